@@ -1,0 +1,18 @@
+# Install rules and the package config: find_package(ait CONFIG) gives ait::<component> and ait::ait.
+include(CMakePackageConfigHelpers)
+set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ait")
+
+set_target_properties(ait PROPERTIES EXPORT_NAME ait)
+install(TARGETS ait EXPORT ait_targets)
+install(EXPORT ait_targets NAMESPACE ait:: DESTINATION "${_package_dir}" FILE ait-targets.cmake)
+
+configure_package_config_file(third_party/cmake/ait-config.cmake.in ait-config.cmake
+  INSTALL_DESTINATION "${_package_dir}")
+write_basic_package_version_file(ait-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/ait-config.cmake" "${PROJECT_BINARY_DIR}/ait-config-version.cmake"
+  DESTINATION "${_package_dir}")
+# The package finds its dependencies by the same files as the build did.
+foreach(dependency IN ITEMS threads abseil json zlib numa torch gloo cuda nccl)
+  install(FILES "third_party/${dependency}/${dependency}.cmake"
+    DESTINATION "${_package_dir}/third_party/${dependency}")
+endforeach()

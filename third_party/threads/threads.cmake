@@ -1,0 +1,10 @@
+# third_party::threads: POSIX threads.
+if(TARGET third_party::threads)
+  return()
+endif()
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads QUIET)
+if(TARGET Threads::Threads)
+  add_library(third_party::threads INTERFACE IMPORTED)
+  set_target_properties(third_party::threads PROPERTIES INTERFACE_LINK_LIBRARIES Threads::Threads)
+endif()
