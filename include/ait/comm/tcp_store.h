@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_COMM_TCP_STORE_H_
+#define AIT_COMM_TCP_STORE_H_
+
+// The control plane of a run: a `Store` over TCP, served by rank 0, that also knows who is alive.
+//
+// Every rank keeps one connection to the server, which notices at once when a process dies (its
+// socket closes) and tells the others who it was. The server itself is rank 0: when it goes, every
+// rank sees that directly. Frames are length-prefixed and carry request numbers; several threads
+// may use one client.
+//
+//   auto store = TcpStore::Create({.rank = Rank(1), .size = WorldSize(2), .host = "10.0.0.1", .port
+//   = 29400}); store->departed();       // ranks that died without saying goodbye
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ait/base/log.h"
+#include "ait/base/status.h"
+#include "ait/base/types.h"
+#include "ait/comm/store.h"
+
+namespace ait::inline v0 {
+
+struct TcpStoreOptions {
+  Rank rank;
+  WorldSize size{1};
+  std::string host;        // where rank 0 serves; a name or a numeric address
+  std::uint16_t port = 0;  // 0 on rank 0 lets the system choose; see TcpStore::port
+  int listen_fd = -1;      // rank 0: an inherited socket that already listens; owned from then on
+  /// Same on all ranks, new for every attempt: a rank of an earlier attempt is refused. At most 255
+  /// bytes.
+  std::string run_id;
+  /// Until every rank has joined.
+  std::chrono::milliseconds timeout = std::chrono::minutes(1);
+  LogSink* log = nullptr;
+};
+
+class TcpStore final : public Store {
+ public:
+  /// **Collective. Blocks.** Until all ranks have joined.
+  /// **Errors.** DeadlineExceeded names the ranks that did not come (on every rank that did);
+  /// FailedPrecondition: the port is in use, a rank joined twice, or run id or world size differ.
+  static StatusOr<std::unique_ptr<TcpStore>> Create(TcpStoreOptions options);
+  /// Says goodbye, so that leaving is not taken for dying. Rank 0 waits up to a second for the
+  /// others'.
+  ~TcpStore() override;
+
+  Status Set(std::string_view key, std::string_view value) override;
+  StatusOr<std::string> Get(std::string_view key, Deadline deadline) override;
+  StatusOr<std::int64_t> Add(std::string_view key, std::int64_t amount) override;
+  StatusOr<bool> Contains(std::string_view key) override;
+
+  /// The port that rank 0 serves at.
+  std::uint16_t port() const;
+
+  /// Ranks that died: their connection closed without a goodbye. In order of death.
+  std::vector<Rank> departed() const;
+
+  /// Calls `callback(rank)` for every rank that has died or dies later, on a thread of the store.
+  /// Replaces an earlier callback; an empty one stops. After return the old callback is not
+  /// running.
+  void OnDeparture(std::function<void(Rank)> callback);
+
+ private:
+  class Impl;
+  explicit TcpStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_COMM_TCP_STORE_H_

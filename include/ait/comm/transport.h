@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_COMM_TRANSPORT_H_
+#define AIT_COMM_TRANSPORT_H_
+
+// `Transport`: what carries operations between the ranks of one group. Implement it to add an
+// engine.
+//
+// A transport gets operations that `Communicator` has checked: counts fit, the root exists, dtypes
+// agree within the rank. It runs the collectives of one rank in the order they were started, and
+// promises:
+//
+//   - sums are made in rank order by the owner of a slice, so every rank gets the same bits;
+//   - every operation ends by its deadline, with DeadlineExceeded naming the ranks that are
+//   missing, or with
+//     Unavailable naming a rank that died, as soon as that is known;
+//   - after one collective has failed, the group is broken: later ones fail at once with Aborted
+//   and the
+//     first reason.
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "ait/base/status.h"
+#include "ait/base/types.h"
+#include "ait/comm/operation.h"
+#include "ait/comm/work.h"
+
+namespace ait::inline v0 {
+
+/// One rank's end of a group. **Thread-safety.** `Start` and `Subgroup` are called by one thread at
+/// a time; `Abort` from any thread.
+class Transport {
+ public:
+  /// Ends what is in flight (Aborted) and stops all threads of this end. Does not wait for peers.
+  virtual ~Transport() = default;
+
+  /// The engine: "threads", "gloo", "shared-memory".
+  virtual std::string_view name() const = 0;
+
+  /// This end's place in the group.
+  virtual Rank rank() const = 0;
+  virtual WorldSize size() const = 0;
+
+  /// Begins `operation` and returns at once.
+  virtual Work Start(Operation operation) = 0;
+
+  /// **Collective.** Over the members: makes the group of `members` (ranks of this group, in the
+  /// order of their new ranks; this rank is one of them). `id` is the same on all members and
+  /// unique to the call.
+  virtual StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank> members,
+                                                        std::uint64_t id, Deadline deadline) = 0;
+
+  /// Breaks the group: everything in flight and later ends with Aborted and `reason`, here and, as
+  /// far as they can be reached, on the peers.
+  virtual void Abort(const Status& reason) = 0;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_COMM_TRANSPORT_H_

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_COMM_WORLD_H_
+#define AIT_COMM_WORLD_H_
+
+// `World`: this process's place in the run, and the communicator of all ranks.
+//
+//   auto world = World::FromEnvironment({.transport = Gloo()});      // ait/tensor/gloo.h
+//   if (!world.ok()) return Report(world.status());
+//   std::shared_ptr<Communicator> all = (*world)->communicator();
+//
+// The environment says how the process was launched: by `ait run`, by torchrun (whose agent may
+// serve the store), by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or alone (none of
+// them set: one rank, no network). Variables that contradict each other or miss are one error that
+// lists all values seen.
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ait/base/env.h"
+#include "ait/base/log.h"
+#include "ait/base/shard.h"
+#include "ait/base/status.h"
+#include "ait/base/types.h"
+#include "ait/comm/communicator.h"
+
+namespace ait::inline v0 {
+
+class Store;
+class TcpStore;
+class Transport;
+
+/// Who launched this process.
+enum class Launcher { kNone, kManual, kAitRun, kTorchrun };
+std::string_view Name(Launcher launcher);
+
+/// What the environment says, checked.
+struct LaunchInfo {
+  Launcher launcher = Launcher::kNone;
+  Rank rank;
+  WorldSize size{1};
+  Rank local_rank;
+  WorldSize local_size{1};
+  std::string master_address;  // empty for one process alone
+  std::uint16_t master_port = 0;
+  bool agent_store = false;    // torchrun's agent serves MASTER_PORT
+  int listen_fd = -1;          // inherited listening socket of rank 0, or -1
+  std::string run_id;          // same on all ranks, new for every attempt
+  std::string interface_name;  // network interface asked for; empty: by route
+
+  /// **Errors.** InvalidArgument with every conflict and gap, and all values seen.
+  static StatusOr<LaunchInfo> FromEnv(const Env& env);
+};
+
+/// How processes of different address spaces reach each other; made by `Gloo()` of
+/// ait/tensor/gloo.h.
+class TransportProvider {
+ public:
+  virtual ~TransportProvider() = default;
+  virtual std::string_view name() const = 0;
+
+  /// Joins the store that torchrun's agent serves, as a client.
+  virtual StatusOr<std::unique_ptr<Store>> JoinAgentStore(const LaunchInfo& launch,
+                                                          Deadline deadline) = 0;
+
+  /// **Collective.** Connects all ranks. `store` outlives the transport.
+  virtual StatusOr<std::unique_ptr<Transport>> Connect(const LaunchInfo& launch, TcpStore& store,
+                                                       Deadline deadline) = 0;
+};
+
+struct WorldOptions {
+  /// Needed as soon as there is more than one process.
+  std::shared_ptr<TransportProvider> transport;
+  /// Taken instead of the environment of the process.
+  std::optional<Env> env;
+  /// Until all ranks have joined.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(1);
+  CommunicatorOptions communicator;
+  LogSink* log = nullptr;
+};
+
+class World {
+ public:
+  /// **Collective. Blocks.** Until all ranks of the run have joined.
+  /// **Errors.** InvalidArgument: the environment is contradictory, or a transport is needed and
+  /// missing; DeadlineExceeded: names the ranks that did not come; FailedPrecondition: port in use.
+  static StatusOr<std::unique_ptr<World>> FromEnvironment(WorldOptions options = {});
+
+  /// Leaves the run: says goodbye to the others. Communicators made from this world must not be
+  /// used after.
+  ~World();
+
+  Rank rank() const;
+  WorldSize size() const;
+  Rank local_rank() const;
+  WorldSize local_size() const;
+  const LaunchInfo& launch() const;
+
+  /// The communicator of all ranks.
+  const std::shared_ptr<Communicator>& communicator() const;
+
+  /// This rank's share of a dataset.
+  Shard shard() const;
+
+  /// The control plane; nullptr for one process alone.
+  TcpStore* store() const;
+
+  /// A table for people: each value and the variable it came from, launcher, transport, run id.
+  std::string Describe() const;
+
+ private:
+  class Impl;
+  explicit World(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_COMM_WORLD_H_
