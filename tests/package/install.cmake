@@ -1,0 +1,16 @@
+# Installs BUILD into a fresh STAGING and looks for what a user expects there.
+file(REMOVE_RECURSE "${STAGING}")
+execute_process(COMMAND ${CMAKE_COMMAND} --install "${BUILD}" --prefix "${STAGING}"
+  RESULT_VARIABLE failed OUTPUT_QUIET)
+if(failed)
+  message(FATAL_ERROR "the install failed")
+endif()
+foreach(file IN ITEMS include/ait/base/status.h include/ait/comm/communicator.h bin/ait)
+  if(NOT EXISTS "${STAGING}/${file}")
+    message(FATAL_ERROR "the install lacks ${file}")
+  endif()
+endforeach()
+file(GLOB_RECURSE strays "${STAGING}/include/*_internal.h" "${STAGING}/include/*_test.cc")
+if(strays)
+  message(FATAL_ERROR "the install holds internal files: ${strays}")
+endif()
