@@ -65,4 +65,6 @@ function(ait_benchmark name)
   target_link_libraries(bench_${name} PRIVATE ${arg_DEPS} ait_warnings)
   set_target_properties(bench_${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/benchmarks")
+  add_dependencies(benchmarks bench_${name})
+  set_property(GLOBAL APPEND PROPERTY AIT_BENCHMARKS ${name})
 endfunction()
