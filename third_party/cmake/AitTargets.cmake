@@ -62,7 +62,7 @@ function(ait_benchmark name)
   add_executable(bench_${name} ${arg_SOURCES})
   target_include_directories(bench_${name} PRIVATE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/benchmarks")
-  target_link_libraries(bench_${name} PRIVATE ${arg_DEPS} ait_warnings)
+  target_link_libraries(bench_${name} PRIVATE ${arg_DEPS} third_party::json ait_warnings)
   set_target_properties(bench_${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/benchmarks")
   add_dependencies(benchmarks bench_${name})
