@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ranges>
+#include <type_traits>
 
 #include "ait/base/dtype.h"
 #include "ait/base/types.h"

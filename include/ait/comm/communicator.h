@@ -24,6 +24,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -125,6 +126,8 @@ class Communicator {
   CommunicatorOptions options_;
   std::uint64_t sequence_ = 0;  // collectives issued
   std::uint64_t splits_ = 0;
+  std::mutex alone_mutex_;  // a group of one needs no transport to run, only to know that it ended
+  Status alone_aborted_;
 };
 
 }  // namespace ait::inline v0

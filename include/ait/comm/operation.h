@@ -31,9 +31,11 @@ enum class OperationKind : std::uint8_t {
   kBarrier,
 };
 
-/// How elements of several ranks become one. Sums and products of fp16 and bf16 are made in fp32
-/// and rounded once. kAverage is the sum, divided by the world size at the end; it is refused for
-/// integers.
+/// How elements of several ranks become one, in rank order. Sums and products of fp16 and bf16 are
+/// made in fp32 and rounded once; those of integers wrap around. kAverage is the sum, divided by
+/// the world size at the end; it is refused for integers and bool. kMax and kMin give NaN where a
+/// rank has one, and the first of equals (-0 and +0). For bool, sum and max are a logical or,
+/// product and min a logical and.
 enum class ReduceOp : std::uint8_t { kSum = 0, kAverage, kMax, kMin, kProduct };
 
 std::string_view Name(OperationKind kind);
@@ -61,7 +63,8 @@ struct Operation {
   Deadline deadline = Deadline::Infinite();
 
   /// 64-bit hash of what all ranks must agree on: kind, reduce, dtype, total count or counts, root
-  /// and sequence. Equal on every rank that calls the same operation.
+  /// and sequence. Equal on every rank that calls the same operation. The counts of an all-to-all,
+  /// which differ from rank to rank, are left out; a send and its receive are equal.
   std::uint64_t Signature() const;
 
   /// "all-reduce (sum) of 1024 float32, sequence 7, bucket 3": for messages.

@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "ait/base/clock.h"
 #include "ait/base/status.h"

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_SRC_COMM_WORK_INTERNAL_H_
+#define AIT_SRC_COMM_WORK_INTERNAL_H_
+
+// The state behind a `Work`, as transports see it.
+//
+//   auto state = std::make_shared<WorkState>();
+//   state->OnCancel([weak = weak_from_this(), id] { … });    // optional
+//   queue.push_back({std::move(operation), state});
+//   return Work(state);
+//   …                                       // later, on a thread of the transport:
+//   state->MarkStarted();
+//   state->Finish(status);                  // exactly once matters, more do no harm
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "ait/base/clock.h"
+#include "ait/base/status.h"
+#include "ait/comm/work.h"
+
+namespace ait::inline v0::internal {
+
+/// **Thread-safety.** All members may be called from any thread.
+class WorkState {
+ public:
+  WorkState();
+  WorkState(const WorkState&) = delete;
+  WorkState& operator=(const WorkState&) = delete;
+
+  // For transports.
+
+  /// Notes that data begins to move.
+  void MarkStarted();
+
+  /// Ends the operation: wakes those who wait, then runs the callbacks on this thread. Call it
+  /// without holding a lock that a callback could need. Only the first call counts; true for that
+  /// one.
+  bool Finish(Status status);
+
+  /// What `Cancel` asks the transport to do; called at most once, on the thread that cancels, and
+  /// only while the operation has not ended. It asks: the transport still calls `Finish`.
+  void OnCancel(std::function<void()> hook);
+
+  // For `Work`.
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// The final status if the operation ends before the deadline, else DeadlineExceeded.
+  Status Wait(Deadline deadline);
+  void Cancel();
+  void Then(std::function<void(const Status&)> callback);
+  WorkTimes times() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  std::atomic<bool> done_{false};
+  Status status_;
+  WorkTimes times_;
+  std::function<void()> cancel_;
+  std::vector<std::function<void(const Status&)>> callbacks_;
+};
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_SRC_COMM_WORK_INTERNAL_H_
