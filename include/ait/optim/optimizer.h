@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_OPTIM_OPTIMIZER_H_
+#define AIT_OPTIM_OPTIMIZER_H_
+
+// The two faces of an optimizer.
+//
+// `Optimizer` is a description: an algorithm, its options and its parameter groups, cheap to copy.
+// Users write one and hand it over. `BoundOptimizer` is that description bound to a flat buffer: it
+// owns the state (such as "exp_avg") for the elements that this rank owns, and updates any slice of
+// them in one pass over parameters, gradients and state: scale of the gradient, weight decay,
+// update, and zeroing of the gradient. The engine makes one per flat buffer; it holds no pointer to
+// parameters or gradients, so that these may live in a shared arena, in a bucket, or in a buffer
+// that moves.
+//
+//   AIT_ASSIGN_OR_RETURN(auto bound, ait::AdamW{{.learning_rate = 3e-4}}.Bind(layout));
+//   AIT_RETURN_IF_ERROR(bound->BeginStep({.gradient_scale = clip_factor / tokens}));
+//   AIT_RETURN_IF_ERROR(bound->Update({.begin = 0, .parameters = parameters, .gradients =
+//   gradients}));
+//
+// Results do not depend on how the owned elements are cut into slices, on the threads or on the
+// SIMD level: bit for bit the same.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ait/base/dtype.h"
+#include "ait/base/status.h"
+#include "ait/optim/executor.h"
+#include "ait/optim/parameter_layout.h"
+#include "ait/optim/simd.h"
+
+namespace ait::inline v0 {
+
+/// What the update leaves in the gradients it has read.
+enum class GradientsAfter { kKept, kZero };
+
+/// The numbers of one step, equal on every rank.
+struct StepOptions {
+  double learning_rate_factor = 1;  // of the schedule; multiplies the rate of every group; finite
+  double gradient_scale = 1;  // multiplies gradients: 1 / count, unscale and clip factor in one
+  GradientsAfter gradients_after = GradientsAfter::kKept;
+};
+
+/// A part of the owned elements: element `begin + i` of the flat buffer is parameters[i] and
+/// gradients[i]. Both spans have the same size; the range lies inside one owned range.
+struct UpdateSlice {
+  std::int64_t begin = 0;
+  std::span<float> parameters;
+  std::span<float> gradients;
+};
+
+/// One named state array of one parameter, as far as this rank owns it: a view that stays valid as
+/// long as the optimizer. `begin` counts from the parameter's first element. Writable, for loading.
+struct StateSlice {
+  std::string_view parameter;
+  std::string_view state;
+  std::int64_t begin = 0;
+  DType dtype = DType::kFloat32;
+  std::span<std::byte> bytes;
+
+  /// The elements; only for dtype kFloat32.
+  std::span<float> floats() const {
+    return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+  }
+};
+
+/// State and update of one flat buffer.
+/// **Thread-safety.** After `BeginStep`, `Update` may be called from several threads at once for
+/// slices that do not overlap; everything else needs exclusive access.
+class BoundOptimizer {
+ public:
+  virtual ~BoundOptimizer() = default;
+
+  /// Starts a step: counts it and computes the factors of every group. A step that is skipped,
+  /// because a gradient is not finite, is one for which this is not called.
+  /// **Errors.** InvalidArgument if a number is not finite.
+  virtual Status BeginStep(const StepOptions& options) = 0;
+
+  /// Updates the parameters of a slice. Within a step each owned element is updated at most once.
+  /// **Errors.** FailedPrecondition before the first `BeginStep`; InvalidArgument for a slice whose
+  /// spans differ in size or that is not inside one owned range. Nothing is changed then.
+  virtual Status Update(const UpdateSlice& slice) = 0;
+
+  /// Steps begun, or as set.
+  virtual std::int64_t step() const = 0;
+  /// Continues from a saved step. **Errors.** InvalidArgument if `step` is negative.
+  virtual Status set_step(std::int64_t step) = 0;
+
+  /// Views of all state, by parameter and then by state name; empty parameters have none.
+  virtual std::vector<StateSlice> State() = 0;
+
+  /// Bytes that the state takes on this rank.
+  virtual std::int64_t state_bytes() const = 0;
+};
+
+/// What binding needs beside the layout.
+struct BindOptions {
+  Executor executor;  // of `Update`, and of the first touch of the state
+  SimdLevel max_simd_level = SimdLevel::kAvx512;  // a cap: the best level of the processor up to it
+};
+
+/// An algorithm with its options: AdamW, Adam or SGD. **Thread-safety.** Immutable.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  /// Allocates state for the owned elements, all zeros, at step 0.
+  /// **Errors.** InvalidArgument that names the option and its value, or the fault of the layout;
+  /// ResourceExhausted if there is no memory.
+  virtual StatusOr<std::unique_ptr<BoundOptimizer>> Bind(const ParameterLayout& layout,
+                                                         BindOptions options = {}) const = 0;
+
+  /// Name in checkpoints: "adamw", "adam" or "sgd".
+  virtual std::string_view name() const = 0;
+  /// Version of the meaning of the state arrays; grows when it changes.
+  virtual int state_version() const = 0;
+  /// Names of the state arrays, such as {"exp_avg", "exp_avg_sq"}.
+  virtual std::vector<std::string> state_names() const = 0;
+  /// The learning rate outside of groups, before the schedule's factor.
+  virtual double learning_rate() const = 0;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_OPTIM_OPTIMIZER_H_

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/optim/adam.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "optim/elementwise_optimizer.h"
+#include "optim/kernels.h"
+
+namespace ait::inline v0 {
+namespace {
+
+using internal::AdamFactors;
+using internal::CheckOption;
+using internal::GroupRates;
+using internal::Kernels;
+
+enum class Decay { kDecoupled, kL2 };
+
+class AdamRule final : public internal::ElementwiseRule {
+ public:
+  AdamRule(double beta1, double beta2, double epsilon, Decay decay, std::vector<GroupRates> rates,
+           const Kernels& kernels)
+      : beta1_(beta1),
+        beta2_(beta2),
+        epsilon_(epsilon),
+        decay_(decay),
+        rates_(std::move(rates)),
+        factors_(rates_.size()),
+        kernels_(kernels) {}
+
+  void BeginStep(std::int64_t step, const StepOptions& options) override {
+    zero_gradients_ = options.gradients_after == GradientsAfter::kZero;
+    const double t = static_cast<double>(step);
+    const double bias1 = 1 - std::pow(beta1_, t);
+    const double bias2 = 1 - std::pow(beta2_, t);
+    for (std::size_t i = 0; i < rates_.size(); ++i) {
+      const double rate = rates_[i].learning_rate * options.learning_rate_factor;
+      const double weight_decay = rates_[i].weight_decay;
+      factors_[i] = {
+          .gradient_scale = static_cast<float>(options.gradient_scale),
+          .l2 = decay_ == Decay::kL2 ? static_cast<float>(weight_decay) : 0.0f,
+          .decay = decay_ == Decay::kL2 ? 1.0f : static_cast<float>(1 - rate * weight_decay),
+          .one_minus_beta1 = static_cast<float>(1 - beta1_),
+          .beta2 = static_cast<float>(beta2_),
+          .one_minus_beta2 = static_cast<float>(1 - beta2_),
+          .inverse_root_bias2 = static_cast<float>(1 / std::sqrt(bias2)),
+          .epsilon = static_cast<float>(epsilon_),
+          .step_size = static_cast<float>(rate / bias1),
+      };
+    }
+  }
+
+  void Update(int group, float* parameters, float* gradients, float* const* state,
+              std::int64_t n) const override {
+    kernels_.adam(parameters, gradients, state[0], state[1], n,
+                  factors_[static_cast<std::size_t>(group)], zero_gradients_);
+  }
+
+ private:
+  double beta1_;
+  double beta2_;
+  double epsilon_;
+  Decay decay_;
+  std::vector<GroupRates> rates_;
+  std::vector<AdamFactors> factors_;
+  const Kernels& kernels_;
+  bool zero_gradients_ = false;
+};
+
+// Both algorithms have the same options; only their defaults differ.
+template <typename Options>
+StatusOr<std::unique_ptr<BoundOptimizer>> BindAdam(const Optimizer& optimizer, const Options& o,
+                                                   Decay decay, const ParameterGroups& groups,
+                                                   const ParameterLayout& layout,
+                                                   BindOptions bind) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  AIT_RETURN_IF_ERROR(
+      CheckOption(optimizer.name(), "learning_rate", o.learning_rate, 0, kInfinity));
+  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "beta1", o.beta1, 0, 1));
+  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "beta2", o.beta2, 0, 1));
+  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "epsilon", o.epsilon, 0, kInfinity));
+  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "weight_decay", o.weight_decay, 0, kInfinity));
+  auto rule = std::make_unique<AdamRule>(
+      o.beta1, o.beta2, o.epsilon, decay,
+      internal::RatesOf(groups, {.learning_rate = o.learning_rate, .weight_decay = o.weight_decay}),
+      internal::KernelsFor(bind.max_simd_level));
+  return internal::BindElementwise(layout, groups, std::move(bind), optimizer.state_names(),
+                                   std::move(rule));
+}
+
+}  // namespace
+
+AdamW::AdamW(Options options, ParameterGroups groups)
+    : options_(options), groups_(std::move(groups)) {}
+
+StatusOr<std::unique_ptr<BoundOptimizer>> AdamW::Bind(const ParameterLayout& layout,
+                                                      BindOptions options) const {
+  return BindAdam(*this, options_, Decay::kDecoupled, groups_, layout, std::move(options));
+}
+
+Adam::Adam(Options options, ParameterGroups groups)
+    : options_(options), groups_(std::move(groups)) {}
+
+StatusOr<std::unique_ptr<BoundOptimizer>> Adam::Bind(const ParameterLayout& layout,
+                                                     BindOptions options) const {
+  return BindAdam(*this, options_, Decay::kL2, groups_, layout, std::move(options));
+}
+
+}  // namespace ait::inline v0

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/elementwise_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "ait/base/types.h"
+#include "optim/partition.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+constexpr std::size_t kCacheLineBytes = 64;
+constexpr std::int64_t kStateAlignment = 16;  // elements: each owned range begins a cache line
+
+struct AlignedDelete {
+  void operator()(float* p) const { ::operator delete(p, std::align_val_t(kCacheLineBytes)); }
+};
+using FloatArray = std::unique_ptr<float[], AlignedDelete>;
+
+// A maximal run of parameter elements of one group, inside one owned range.
+struct Run {
+  ElementRange range;
+  int group;
+};
+
+// An owned range and where its state begins in each state array.
+struct OwnedRange {
+  ElementRange range;
+  std::int64_t state_begin;
+};
+
+class ElementwiseOptimizer final : public BoundOptimizer {
+ public:
+  ElementwiseOptimizer(const ParameterLayout& layout, const ParameterGroups& groups,
+                       BindOptions options, std::vector<std::string> state_names,
+                       std::unique_ptr<ElementwiseRule> rule)
+      : parameters_(layout.parameters),
+        state_names_(std::move(state_names)),
+        executor_(std::move(options.executor)),
+        rule_(std::move(rule)) {
+    for (const ElementRange& range : layout.owned) {
+      owned_.push_back({range, state_elements_});
+      state_elements_ += RoundUp(range.size(), kStateAlignment);
+    }
+    for (const OwnedRange& owned : owned_) {
+      for (const ParameterSegment& parameter : parameters_) {
+        const ElementRange range = Intersection(parameter.range(), owned.range);
+        if (range.size() == 0) continue;
+        const int group = GroupOf(groups, parameter).value_or(static_cast<int>(groups.size()));
+        if (!runs_.empty() && runs_.back().group == group &&
+            runs_.back().range.end == range.begin && range.begin != owned.range.begin) {
+          runs_.back().range.end = range.end;
+        } else {
+          runs_.push_back({range, group});
+        }
+      }
+    }
+  }
+
+  Status AllocateState() {
+    for (const std::string& name : state_names_) {
+      const auto bytes = static_cast<std::size_t>(state_elements_) * sizeof(float);
+      void* memory = ::operator new(bytes, std::align_val_t(kCacheLineBytes), std::nothrow);
+      if (memory == nullptr) {
+        return ResourceExhaustedError("no memory for the ", bytes, " bytes of optimizer state \"",
+                                      name, "\"; shard the state over more ranks");
+      }
+      state_.emplace_back(static_cast<float*>(memory));
+    }
+    // First touch by the threads that will update: the same cut as in an update of a whole range.
+    for (const OwnedRange& owned : owned_) {
+      ForEachPart(executor_, owned.range, [&](ElementRange part) {
+        for (const FloatArray& state : state_) {
+          float* begin = state.get() + owned.state_begin + (part.begin - owned.range.begin);
+          std::fill(begin, begin + part.size(), 0.0f);
+        }
+      });
+    }
+    return OkStatus();
+  }
+
+  Status BeginStep(const StepOptions& options) override {
+    if (!std::isfinite(options.learning_rate_factor) || !std::isfinite(options.gradient_scale)) {
+      return InvalidArgumentError("step ", step_ + 1, ": learning_rate_factor is ",
+                                  options.learning_rate_factor, " and gradient_scale is ",
+                                  options.gradient_scale, "; both must be finite");
+    }
+    rule_->BeginStep(++step_, options);
+    begun_ = true;
+    return OkStatus();
+  }
+
+  Status Update(const UpdateSlice& slice) override {
+    if (!begun_) {
+      return FailedPreconditionError(
+          "the optimizer is asked to update before a step was begun; call BeginStep");
+    }
+    const auto size = static_cast<std::int64_t>(slice.parameters.size());
+    if (slice.gradients.size() != slice.parameters.size()) {
+      return InvalidArgumentError("slice at element ", slice.begin, " has ", size,
+                                  " parameters and ", slice.gradients.size(), " gradients");
+    }
+    const ElementRange range{slice.begin, slice.begin + size};
+    const OwnedRange* owned = Owner(range);
+    if (owned == nullptr) {
+      return InvalidArgumentError("slice [", range.begin, ", ", range.end,
+                                  ") is not inside one of the ", owned_.size(), " ranges owned");
+    }
+    ForEachPart(executor_, range, [&](ElementRange part) { UpdatePart(slice, *owned, part); });
+    return OkStatus();
+  }
+
+  std::int64_t step() const override { return step_; }
+
+  Status set_step(std::int64_t step) override {
+    if (step < 0) {
+      return InvalidArgumentError("step of the optimizer is ", step, "; it must not be negative");
+    }
+    step_ = step;
+    begun_ = false;
+    return OkStatus();
+  }
+
+  std::vector<StateSlice> State() override {
+    std::vector<StateSlice> slices;
+    for (const ParameterSegment& parameter : parameters_) {
+      for (std::size_t i = 0; i < state_.size(); ++i) {
+        for (const OwnedRange& owned : owned_) {
+          const ElementRange range = Intersection(parameter.range(), owned.range);
+          if (range.size() == 0) continue;
+          float* begin = state_[i].get() + owned.state_begin + (range.begin - owned.range.begin);
+          const auto count = static_cast<std::size_t>(range.size());
+          slices.push_back({.parameter = parameter.name,
+                            .state = state_names_[i],
+                            .begin = range.begin - parameter.begin,
+                            .bytes = std::as_writable_bytes(std::span(begin, count))});
+        }
+      }
+    }
+    return slices;
+  }
+
+  std::int64_t state_bytes() const override {
+    return static_cast<std::int64_t>(state_.size() * sizeof(float)) * state_elements_;
+  }
+
+ private:
+  const OwnedRange* Owner(ElementRange range) const {
+    auto next = std::upper_bound(
+        owned_.begin(), owned_.end(), range.begin,
+        [](std::int64_t begin, const OwnedRange& owned) { return begin < owned.range.begin; });
+    if (next == owned_.begin()) return nullptr;
+    --next;
+    return range.end <= next->range.end ? &*next : nullptr;
+  }
+
+  void UpdatePart(const UpdateSlice& slice, const OwnedRange& owned, ElementRange part) const {
+    auto run = std::upper_bound(
+        runs_.begin(), runs_.end(), part.begin,
+        [](std::int64_t begin, const Run& candidate) { return begin < candidate.range.end; });
+    std::vector<float*> state(state_.size());
+    for (; run != runs_.end() && run->range.begin < part.end; ++run) {
+      const ElementRange range = Intersection(run->range, part);
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        state[i] = state_[i].get() + owned.state_begin + (range.begin - owned.range.begin);
+      }
+      const std::int64_t offset = range.begin - slice.begin;
+      rule_->Update(run->group, slice.parameters.data() + offset, slice.gradients.data() + offset,
+                    state.data(), range.size());
+    }
+  }
+
+  std::vector<ParameterSegment> parameters_;
+  std::vector<std::string> state_names_;
+  Executor executor_;
+  std::unique_ptr<ElementwiseRule> rule_;
+  std::vector<OwnedRange> owned_;
+  std::vector<Run> runs_;
+  std::int64_t state_elements_ = 0;
+  std::vector<FloatArray> state_;
+  std::int64_t step_ = 0;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+std::vector<GroupRates> RatesOf(const ParameterGroups& groups, GroupRates own) {
+  std::vector<GroupRates> rates;
+  for (const ParameterGroup& group : groups) {
+    rates.push_back({.learning_rate = group.learning_rate.value_or(own.learning_rate),
+                     .weight_decay = group.weight_decay.value_or(own.weight_decay)});
+  }
+  rates.push_back(own);
+  return rates;
+}
+
+Status CheckOption(std::string_view optimizer, std::string_view option, double value, double least,
+                   double bound) {
+  if (value >= least && value < bound) return OkStatus();
+  if (std::isinf(bound)) {
+    return InvalidArgumentError(optimizer, ": ", option, " is ", value,
+                                "; it must be finite and at least ", least);
+  }
+  return InvalidArgumentError(optimizer, ": ", option, " is ", value, "; it must be at least ",
+                              least, " and below ", bound);
+}
+
+StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout& layout,
+                                                          const ParameterGroups& groups,
+                                                          BindOptions options,
+                                                          std::vector<std::string> state_names,
+                                                          std::unique_ptr<ElementwiseRule> rule) {
+  AIT_RETURN_IF_ERROR(Validate(layout));
+  AIT_RETURN_IF_ERROR(Validate(groups));
+  if (options.executor.threads < 1 || (options.executor.threads > 1 && !options.executor.run)) {
+    return InvalidArgumentError(
+        "executor has ", options.executor.threads, " threads and ",
+        options.executor.run ? "a" : "no",
+        " run function; it needs at least 1 thread, and the function if more");
+  }
+  auto optimizer = std::make_unique<ElementwiseOptimizer>(layout, groups, std::move(options),
+                                                          std::move(state_names), std::move(rule));
+  AIT_RETURN_IF_ERROR(optimizer->AllocateState());
+  return std::unique_ptr<BoundOptimizer>(std::move(optimizer));
+}
+
+}  // namespace ait::inline v0::internal

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_
+#define AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_
+
+// What all optimizers share whose update of an element depends on that element alone: state arrays
+// over the owned ranges, the cut of a slice into threads and groups. The arithmetic is an
+// `ElementwiseRule`.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ait/optim/optimizer.h"
+#include "ait/optim/parameter_groups.h"
+
+namespace ait::inline v0::internal {
+
+/// The options of a group after the group's own have replaced the optimizer's.
+struct GroupRates {
+  double learning_rate = 0;
+  double weight_decay = 0;
+};
+
+/// The arithmetic of an algorithm. Groups are counted from 0; the last is that of parameters in no
+/// group.
+class ElementwiseRule {
+ public:
+  virtual ~ElementwiseRule() = default;
+  /// Computes the factors of every group for step `step` ≥ 1.
+  virtual void BeginStep(std::int64_t step, const StepOptions& options) = 0;
+  /// Updates n elements of a group; state[i] is the array of the i-th state name. Called by several
+  /// threads.
+  virtual void Update(int group, float* parameters, float* gradients, float* const* state,
+                      std::int64_t n) const = 0;
+};
+
+/// Rates of every group, the optimizer's own last.
+std::vector<GroupRates> RatesOf(const ParameterGroups& groups, GroupRates own);
+
+/// InvalidArgument that names the optimizer, the option and its value unless least ≤ value < bound.
+Status CheckOption(std::string_view optimizer, std::string_view option, double value, double least,
+                   double bound);
+
+/// Binds a rule to a layout, see `Optimizer::Bind`.
+StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout& layout,
+                                                          const ParameterGroups& groups,
+                                                          BindOptions options,
+                                                          std::vector<std::string> state_names,
+                                                          std::unique_ptr<ElementwiseRule> rule);
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/optim/parameter_layout.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+namespace ait::inline v0 {
+
+std::int64_t ParameterSegment::size() const {
+  std::int64_t size = 1;
+  for (std::int64_t dimension : shape) size *= dimension;
+  return size;
+}
+
+Status Validate(const ParameterLayout& layout) {
+  std::unordered_set<std::string_view> names;
+  const ParameterSegment* previous = nullptr;
+  for (const ParameterSegment& parameter : layout.parameters) {
+    if (!names.insert(parameter.name).second) {
+      return InvalidArgumentError("parameter \"", parameter.name,
+                                  "\" is twice in the layout; names must differ");
+    }
+    for (std::int64_t dimension : parameter.shape) {
+      if (dimension < 0) {
+        return InvalidArgumentError("parameter \"", parameter.name,
+                                    "\" has the negative dimension ", dimension);
+      }
+    }
+    const std::int64_t earliest = previous == nullptr ? 0 : previous->range().end;
+    if (parameter.begin < earliest) {
+      return InvalidArgumentError(
+          "parameter \"", parameter.name, "\" begins at element ", parameter.begin,
+          previous == nullptr ? std::string_view(", before the buffer")
+                              : std::string_view(", inside or before the parameter in front of it"),
+          "; it must begin at ", earliest, " or later");
+    }
+    previous = &parameter;
+  }
+  std::int64_t earliest = 0;
+  for (const ElementRange& range : layout.owned) {
+    if (range.begin < earliest || range.end < range.begin) {
+      return InvalidArgumentError(
+          "owned range [", range.begin, ", ", range.end,
+          ") is not ascending or overlaps the one before it, which ends at ", earliest);
+    }
+    earliest = range.end;
+  }
+  return OkStatus();
+}
+
+}  // namespace ait::inline v0

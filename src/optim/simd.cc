@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/optim/simd.h"
+
+#include <algorithm>
+
+#include "ait/base/env.h"
+
+namespace ait::inline v0 {
+
+std::string_view Name(SimdLevel level) {
+  switch (level) {
+    case SimdLevel::kBaseline:
+      return "baseline";
+    case SimdLevel::kAvx2:
+      return "avx2";
+    case SimdLevel::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+StatusOr<SimdLevel> SimdLevelFromEnv(const Env& env) {
+  if (!env.ait_simd.has_value()) return BestSimdLevel();
+  for (SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
+    if (*env.ait_simd == Name(level)) return std::min(level, BestSimdLevel());
+  }
+  return InvalidArgumentError("AIT_SIMD is \"", *env.ait_simd,
+                              "\"; set it to baseline, avx2 or avx512, or unset it");
+}
+
+}  // namespace ait::inline v0
