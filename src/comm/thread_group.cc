@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/comm/thread_group.h"
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "ait/comm/transport.h"
+#include "comm/thread_hub.h"
+
+namespace ait::inline v0 {
+namespace {
+
+using internal::ThreadHub;
+
+/// One rank's end of a hub, with the thread that plays it; the thread begins with the first
+/// operation.
+class ThreadTransport final : public Transport {
+ public:
+  ThreadTransport(std::shared_ptr<ThreadHub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {}
+
+  ~ThreadTransport() override {
+    hub_->Leave(rank_);
+    if (!thread_.joinable()) return;
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();  // a callback dropped the communicator; the thread owns what it needs
+    } else {
+      thread_.join();
+    }
+  }
+
+  std::string_view name() const override { return "threads"; }
+  Rank rank() const override { return rank_; }
+  WorldSize size() const override { return hub_->size(); }
+
+  Work Start(Operation operation) override {
+    try {
+      if (!thread_.joinable()) {
+        thread_ = std::thread([hub = hub_, rank = rank_] { hub->Run(rank); });
+      }
+    } catch (const std::system_error& error) {
+      return Work(ResourceExhaustedError("rank ", rank_, ": ", operation.Describe(),
+                                         ": its thread could not be started: ", error.what()));
+    }
+    return hub_->Start(rank_, std::move(operation));
+  }
+
+  StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank> members, std::uint64_t id,
+                                                Deadline) override {
+    const auto self = std::find(members.begin(), members.end(), rank_);
+    if (self == members.end()) {
+      return InvalidArgumentError("rank ", rank_, " is no member of the subgroup that it asks for");
+    }
+    AIT_ASSIGN_OR_RETURN(std::shared_ptr<ThreadHub> hub,
+                         hub_->Subgroup(WorldSize(static_cast<int>(members.size())), id));
+    return std::make_unique<ThreadTransport>(std::move(hub),
+                                             Rank(static_cast<int>(self - members.begin())));
+  }
+
+  void Abort(const Status& reason) override { hub_->Abort(reason); }
+
+ private:
+  std::shared_ptr<ThreadHub> hub_;
+  Rank rank_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Communicator>> MakeThreadGroup(WorldSize size,
+                                                           CommunicatorOptions options) {
+  const auto hub = std::make_shared<ThreadHub>(size);
+  std::vector<std::shared_ptr<Communicator>> ranks;
+  for (int rank = 0; rank < size.value(); ++rank) {
+    ranks.push_back(std::make_shared<Communicator>(
+        std::make_unique<ThreadTransport>(hub, Rank(rank)), options));
+  }
+  return ranks;
+}
+
+}  // namespace ait::inline v0
