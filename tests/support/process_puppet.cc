@@ -7,6 +7,7 @@
 //   args                      the remaining arguments, each in brackets, and ends
 //   copy                      standard input to standard output
 //   fds                       the open descriptors, as "fds 0 1 2"
+//   tty                       which of the descriptors 0 to 2 are terminals, as "tty 0 0 1"
 //   cpus                      how many CPUs it may run on, as "cpus 2"
 //   listen                    takes one connection on AIT_LISTEN_FD, prints "connected"
 //   connect                   connects to MASTER_ADDR:MASTER_PORT
@@ -121,6 +122,8 @@ int main(int argc, char** argv) {
       for (int c = std::getchar(); c != EOF; c = std::getchar()) std::putchar(c);
     } else if (verb == "fds") {
       PrintDescriptors();
+    } else if (verb == "tty") {
+      std::printf("tty %d %d %d\n", isatty(0), isatty(1), isatty(2));
     } else if (verb == "cpus") {
       cpu_set_t set;
       sched_getaffinity(0, sizeof(set), &set);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "ait/topology/budget.h"
+#include "ait/topology/cpu_division.h"
+#include "ait/topology/machine.h"
+#include "launch/plan_internal.h"
+#include "launch/spawn_internal.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+enum class Found { kNo, kNotExecutable, kYes };
+
+Found Look(const std::string& path) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return errno == EACCES ? Found::kNotExecutable : Found::kNo;
+  if (!S_ISREG(info.st_mode)) return Found::kNotExecutable;
+  return access(path.c_str(), X_OK) == 0 ? Found::kYes : Found::kNotExecutable;
+}
+
+StatusOr<std::vector<RankPlan>> DivideCpusAmongRanks(const LaunchOptions& options) {
+  AIT_ASSIGN_OR_RETURN(const Machine machine, ReadMachine());
+  AIT_ASSIGN_OR_RETURN(const Budget budget, ReadBudget());
+  AIT_ASSIGN_OR_RETURN(const CpuDivision division,
+                       DivideCpus(machine, budget, options.world_size.value()));
+  std::vector<RankPlan> plans;
+  for (const RankCpus& rank : division.ranks) {
+    const bool bind = options.binding == CpuBinding::kDivide;
+    plans.push_back({.cpus = bind ? rank.cpus : CpuSet(), .threads = rank.threads});
+  }
+  return plans;
+}
+
+bool BelongsToAnotherLaunch(std::string_view name) {
+  // torchrun's own; a child that inherits TORCHELASTIC_USE_AGENT_STORE waits for an agent for ever.
+  constexpr std::string_view kPrefixes[] = {"TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE",
+                                            "ROLE_RANK",     "ROLE_NAME",  "ROLE_WORLD_SIZE",
+                                            "AIT_LISTEN_FD"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+Status Check(const LaunchOptions& options) {
+  const int world_size = options.world_size.value();
+  if (options.command.empty() || options.command.front().empty()) {
+    return InvalidArgumentError("no program to launch; name one");
+  }
+  if (world_size < 1 || world_size > kMaxRanks) {
+    return InvalidArgumentError("cannot launch ", world_size, " ranks; 1 to ", kMaxRanks,
+                                " are possible");
+  }
+  if (options.threads < 0) {
+    return InvalidArgumentError("threads per rank must be at least 1, or 0 to choose, not ",
+                                options.threads);
+  }
+  if (options.timeout <= Duration::zero() || options.grace < Duration::zero()) {
+    return InvalidArgumentError("the time-out must be positive and the grace not negative");
+  }
+  if (options.terminal != RankTerminal::kNone && options.output == nullptr) {
+    return InvalidArgumentError("a terminal for rank 0 needs an output to copy from it to");
+  }
+  return OkStatus();
+}
+
+StatusOr<std::string> FindProgram(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    switch (Look(name)) {
+      case Found::kYes:
+        return name;
+      case Found::kNotExecutable:
+        return PermissionDeniedError("program ", name, " is not an executable file");
+      case Found::kNo:
+        return NotFoundError("program ", name, " does not exist");
+    }
+  }
+  const char* variable = std::getenv("PATH");
+  std::string_view path = variable == nullptr ? "/usr/local/bin:/usr/bin:/bin" : variable;
+  std::string not_executable;
+  while (true) {
+    const std::size_t colon = path.find(':');
+    const std::string_view folder = path.substr(0, colon);
+    const std::string candidate = StrCat(folder.empty() ? "." : folder, "/", name);
+    const Found found = Look(candidate);
+    if (found == Found::kYes) return candidate;
+    if (found == Found::kNotExecutable && not_executable.empty()) not_executable = candidate;
+    if (colon == std::string_view::npos) break;
+    path.remove_prefix(colon + 1);
+  }
+  if (!not_executable.empty()) {
+    return PermissionDeniedError("program ", not_executable, " is not an executable file");
+  }
+  const bool is_here = Look(StrCat("./", name)) == Found::kYes;
+  return NotFoundError("program ", name, " is not in PATH",
+                       is_here ? StrCat("; it is in this folder: write ./", name) : std::string());
+}
+
+std::vector<RankPlan> DivideAmongRanks(const LaunchOptions& options) {
+  const int world_size = options.world_size.value();
+  auto divided = DivideCpusAmongRanks(options);
+  std::vector<RankPlan> plans;
+  if (divided.ok()) {
+    plans = *std::move(divided);
+  } else {  // without /proc and /sys the CPUs have no names; their number is known all the same
+    const int cpus = static_cast<int>(std::thread::hardware_concurrency());
+    plans.assign(static_cast<std::size_t>(world_size), {.threads = std::max(1, cpus / world_size)});
+  }
+  const char* variable = std::getenv("OMP_NUM_THREADS");
+  const int wanted = options.threads > 0   ? options.threads
+                     : variable != nullptr ? std::atoi(variable)
+                                           : 0;
+  if (wanted > 0) {
+    for (RankPlan& plan : plans) plan.threads = wanted;
+  }
+  return plans;
+}
+
+StatusOr<Listener> Listen() {
+  AIT_ASSIGN_OR_RETURN(Fd socket,
+                       Adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "a socket"));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* any_address = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof(address);
+  if (bind(socket.get(), any_address, length) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
+      getsockname(socket.get(), any_address, &length) != 0) {
+    return ErrnoError(errno, "cannot listen on 127.0.0.1");
+  }
+  return Listener{std::move(socket), ntohs(address.sin_port)};
+}
+
+std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const LaunchPlan& plan,
+                                         int rank) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (!BelongsToAnotherLaunch(name)) variables.emplace(name, text.substr(equals + 1));
+  }
+  for (const auto& [name, value] : options.environment) variables[name] = value;
+
+  const RankPlan& mine = plan.ranks[static_cast<std::size_t>(rank)];
+  variables["RANK"] = variables["LOCAL_RANK"] = std::to_string(rank);
+  variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = StrCat(options.world_size);
+  variables["MASTER_ADDR"] = "127.0.0.1";
+  variables["MASTER_PORT"] = std::to_string(plan.port);
+  variables["AIT_RUN_ID"] = plan.run_id;
+  variables["AIT_PARENT_PID"] = std::to_string(getpid());
+  variables["OMP_NUM_THREADS"] = std::to_string(mine.threads);
+  if (rank == 0) variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
+
+  std::vector<std::string> result;
+  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  return result;
+}
+
+}  // namespace ait::inline v0::internal
