@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/log_files.h"
+
+#include <cerrno>
+#include <filesystem>
+
+namespace ait::cli {
+
+StatusOr<LogFiles> LogFiles::Create(const std::string& folder, int world_size, RankOutput* next) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return ErrnoError(error.value(), "cannot make the folder ", folder);
+  LogFiles result(next);
+  for (int rank = 0; rank < world_size; ++rank) {
+    const std::string path = StrCat(folder, "/rank-", rank, ".log");
+    result.files_.emplace_back(std::fopen(path.c_str(), "we"));
+    if (result.files_.back() == nullptr) return ErrnoError(errno, "cannot write ", path);
+    std::setvbuf(result.files_.back().get(), nullptr, _IONBF, 0);  // each piece is on disk at once
+  }
+  return result;
+}
+
+void LogFiles::Write(Rank rank, RankStream stream, std::string_view text) {
+  std::FILE* file = files_[static_cast<std::size_t>(rank.value())].get();
+  if (status_.ok() && std::fwrite(text.data(), 1, text.size(), file) != text.size()) {
+    status_ = ErrnoError(errno, "cannot write the log of rank ", rank);
+  }
+  next_->Write(rank, stream, text);
+}
+
+}  // namespace ait::cli
