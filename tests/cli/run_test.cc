@@ -132,8 +132,8 @@ TEST(AitRun, TermEndsTheRanksAndWhatTheyStarted) {
 }
 
 TEST(AitRun, ASecondInterruptKills) {
-  Process run =
-      AitRun({"-n", "1", "--grace", "3600"}, {"ignore", "2", "print", "ready", "sleep", "0"});
+  Process run = AitRun({"-n", "1", "--grace", "3600"},
+                       {"ignore", "2", "ignore", "15", "print", "ready", "sleep", "0"});
   run.ReadUntil("ready");
   run.Signal(SIGINT);
   run.Signal(SIGTERM);
