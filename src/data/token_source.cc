@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/data/token_source.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "data/formats_internal.h"
+#include "data/little_endian_internal.h"
+
+namespace ait::inline v0 {
+namespace {
+
+class FileTokenSource final : public TokenSource {
+ public:
+  FileTokenSource(std::string name, internal::TokenStream stream)
+      : name_(std::move(name)), stream_(std::move(stream)) {
+    for (const internal::TokenArray& array : stream_.arrays) {
+      ends_.push_back(token_count() + array.count());
+    }
+  }
+
+  const std::string& name() const override { return name_; }
+  std::int64_t token_count() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::int64_t vocabulary_size() const override { return stream_.vocabulary_size; }
+  std::uint64_t digest() const override { return stream_.digest; }
+
+  Status Read(std::int64_t first, std::span<std::int64_t> out) const override {
+    const auto count = static_cast<std::int64_t>(out.size());
+    if (first < 0 || count > token_count() || first > token_count() - count) {
+      return OutOfRangeError("cannot read ", count, " tokens from position ", first, " of ", name_,
+                             ": it has ", token_count());
+    }
+    auto shard = static_cast<std::size_t>(std::ranges::upper_bound(ends_, first) - ends_.begin());
+    while (!out.empty()) {
+      const internal::TokenArray& array = stream_.arrays[shard];
+      const std::int64_t left = ends_[shard] - first;
+      const auto part = out.first(std::min(out.size(), static_cast<std::size_t>(left)));
+      AIT_RETURN_IF_ERROR(array.Read(array.count() - left, part, stream_.vocabulary_size));
+      first += static_cast<std::int64_t>(part.size());
+      out = out.subspan(part.size());
+      ++shard;
+    }
+    return OkStatus();
+  }
+
+ private:
+  std::string name_;
+  internal::TokenStream stream_;
+  std::vector<std::int64_t> ends_;  // position after the last token of each array
+};
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+StatusOr<internal::TokenStream> OpenDirectory(const std::string& path, Verification verification) {
+  if (!Exists(StrCat(path, "/", internal::kManifestName))) {
+    return NotFoundError(
+        "directory ", path, " has no ", internal::kManifestName,
+        ": it is not a packed corpus, or packing was interrupted; run `ait pack text "
+        "FILES --out ",
+        path, "`");
+  }
+  AIT_ASSIGN_OR_RETURN(const internal::Manifest manifest, internal::ReadManifest(path));
+  return internal::OpenShards(path, manifest, verification);
+}
+
+StatusOr<internal::TokenStream> OpenFile(const std::string& path, Verification verification) {
+  std::array<std::byte, 8> start{};
+  {
+    AIT_ASSIGN_OR_RETURN(const internal::InputFile file, internal::InputFile::Open(path));
+    if (file.size_bytes() == 0) return InvalidArgumentError("corpus ", path, " is empty");
+    const auto length = std::min<std::int64_t>(file.size_bytes(), start.size());
+    AIT_RETURN_IF_ERROR(file.ReadAt(0, std::span(start).first(static_cast<std::size_t>(length))));
+  }
+  const std::string_view magic(reinterpret_cast<const char*>(start.data()), start.size());
+  if (magic == "AITTOKEN") return internal::OpenTokenFileStream(path, verification);
+  if (internal::IsLlmcMagic(internal::LoadLittleEndian<std::int32_t>(start, 0))) {
+    return internal::OpenLlmc(path);
+  }
+  if (path.ends_with(".idx") ||
+      (path.ends_with(".bin") && Exists(path.substr(0, path.size() - 4) + ".idx"))) {
+    return internal::OpenMegatron(path.substr(0, path.size() - 4));
+  }
+  return InvalidArgumentError("corpus ", path,
+                              " has no known format: neither a token file of ait, nor a .bin of "
+                              "llm.c, nor a .bin of Megatron "
+                              "with its .idx; pack text by `ait pack text ",
+                              path, " --out DIR`");
+}
+
+StatusOr<internal::TokenStream> OpenStream(const std::string& path, Verification verification) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return OpenDirectory(path, verification);
+  if (Exists(path)) return OpenFile(path, verification);
+  if (Exists(path + ".idx")) return internal::OpenMegatron(path);
+  return NotFoundError("no corpus at ", path,
+                       ": there is no such directory or file, and no Megatron index ", path,
+                       ".idx");
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const std::string& path,
+                                                       TokenSourceOptions options) {
+  if (options.vocabulary_size < 0) {
+    return InvalidArgumentError("vocabulary size ", options.vocabulary_size, " is negative");
+  }
+  AIT_ASSIGN_OR_RETURN(internal::TokenStream stream, OpenStream(path, options.verification));
+  if (stream.vocabulary_size == 0) {
+    stream.vocabulary_size = options.vocabulary_size > 0
+                                 ? options.vocabulary_size
+                                 : internal::TokenLimit(stream.arrays.front().dtype());
+  } else if (options.vocabulary_size > 0 && options.vocabulary_size != stream.vocabulary_size) {
+    return InvalidArgumentError("corpus ", path, " states a vocabulary of ", stream.vocabulary_size,
+                                ", asked for is ", options.vocabulary_size);
+  }
+  return std::make_unique<FileTokenSource>(path, std::move(stream));
+}
+
+}  // namespace ait::inline v0
