@@ -34,12 +34,12 @@ class TcpStore;
 class Transport;
 
 /// Who launched this process.
-enum class LaunchedBy { kNobody, kHand, kAitRun, kTorchrun };
-std::string_view Name(LaunchedBy launched_by);
+enum class Launcher { kNone, kManual, kAitRun, kTorchrun };
+std::string_view Name(Launcher launcher);
 
 /// What the environment says, checked.
 struct LaunchInfo {
-  LaunchedBy launched_by = LaunchedBy::kNobody;
+  Launcher launcher = Launcher::kNone;
   Rank rank;
   WorldSize size{1};
   Rank local_rank;
