@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_TENSOR_CATCH_H_
-#define AIT_SRC_TENSOR_CATCH_H_
+#ifndef AIT_TENSOR_CATCH_H_
+#define AIT_TENSOR_CATCH_H_
 
 // The one seam at which exceptions become Status: every call of libtorch, and of functions that the
 // user hands in, goes through `CatchAsStatus`.
@@ -59,4 +59,4 @@ typename CaughtAs<std::decay_t<std::invoke_result_t<Function&>>>::Type CatchAsSt
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_TENSOR_CATCH_H_
+#endif  // AIT_TENSOR_CATCH_H_

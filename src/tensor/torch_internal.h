@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_TENSOR_TORCH_INTERNAL_H_
-#define AIT_SRC_TENSOR_TORCH_INTERNAL_H_
+#ifndef AIT_TENSOR_TORCH_INTERNAL_H_
+#define AIT_TENSOR_TORCH_INTERNAL_H_
 
 // The way libtorch comes into our sources: include this first, then single ATen/ops/*.h.
 //
@@ -11,4 +11,4 @@
 // Keep the order.
 #include <ATen/core/Tensor.h>
 
-#endif  // AIT_SRC_TENSOR_TORCH_INTERNAL_H_
+#endif  // AIT_TENSOR_TORCH_INTERNAL_H_

@@ -7,16 +7,20 @@
 // Every rank keeps one connection to the server, which notices at once when a process dies (its
 // socket closes) and tells the others who it was. The server itself is rank 0: when it goes, every
 // rank sees that directly. Frames are length-prefixed and carry request numbers; several threads
-// may use one client.
+// may use one client. Keys and values together are at most 1 MiB long.
 //
-//   auto store = TcpStore::Create({.rank = Rank(1), .size = WorldSize(2), .host = "10.0.0.1", .port
-//   = 29400}); store->departed();       // ranks that died without saying goodbye
+//   AIT_ASSIGN_OR_RETURN(auto store, TcpStore::Create({.rank = rank, .size = size,
+//                                                      .host = "10.0.0.1", .port = 29400}));
+//   for (Rank dead : store->departed()) …       // ranks that died without saying goodbye
+//
+// **Errors.** (of all calls) Unavailable: rank 0 is gone; DeadlineExceeded: rank 0 does not answer.
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ait/base/log.h"
@@ -29,7 +33,9 @@ namespace ait::inline v0 {
 struct TcpStoreOptions {
   Rank rank;
   WorldSize size{1};
-  std::string host;        // where rank 0 serves; a name or a numeric address
+  /// Where rank 0 serves; a name or a numeric address. On rank 0 itself: a loopback name or address
+  /// serves this host alone, anything else (also nothing) every interface.
+  std::string host;
   std::uint16_t port = 0;  // 0 on rank 0 lets the system choose; see TcpStore::port
   int listen_fd = -1;      // rank 0: an inherited socket that already listens; owned from then on
   /// Same on all ranks, new for every attempt: a rank of an earlier attempt is refused. At most 255
@@ -65,6 +71,18 @@ class TcpStore final : public Store {
   /// Replaces an earlier callback; an empty one stops. After return the old callback is not
   /// running.
   void OnDeparture(std::function<void(Rank)> callback);
+
+  /// Calls `callback(value)` once, on a thread of the store, when `key` is set; at once if it is
+  /// set already, never if the store goes first. Returns a number for `Unwatch`.
+  std::uint64_t Watch(std::string_view key, std::function<void(std::string)> callback);
+
+  /// Takes a `Watch` back. After return its callback is not running, unless this call comes from
+  /// inside it.
+  void Unwatch(std::uint64_t watch);
+
+  /// The numeric address by which the other ranks reach this host: of this end of the connection to
+  /// rank 0; on rank 0, the one that others came to. Empty for a world of one.
+  std::string local_address() const;
 
  private:
   class Impl;

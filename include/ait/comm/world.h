@@ -34,12 +34,12 @@ class TcpStore;
 class Transport;
 
 /// Who launched this process.
-enum class Launcher { kNone, kManual, kAitRun, kTorchrun };
-std::string_view Name(Launcher launcher);
+enum class LaunchedBy { kNobody, kHand, kAitRun, kTorchrun };
+std::string_view Name(LaunchedBy launched_by);
 
 /// What the environment says, checked.
 struct LaunchInfo {
-  Launcher launcher = Launcher::kNone;
+  LaunchedBy launched_by = LaunchedBy::kNobody;
   Rank rank;
   WorldSize size{1};
   Rank local_rank;

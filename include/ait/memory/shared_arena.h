@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_MEMORY_SHARED_ARENA_H_
+#define AIT_MEMORY_SHARED_ARENA_H_
+
+// Memory that several processes of a host see at once.
+//
+// One process creates the arena and allocates in it; the others attach to its file descriptor and
+// reach blocks by offset, since addresses differ from process to process. There is nothing to lock
+// between processes, so one that dies leaves nothing behind it: no lock, and no name either, for
+// the memory is a file without a name that goes away with its last descriptor and mapping. It does
+// not use /dev/shm, which is 64 MiB in most containers.
+//
+//   // owner:
+//   AIT_ASSIGN_OR_RETURN(auto arena, SharedArena::Create({.capacity = MiB(64)}));
+//   AIT_ASSIGN_OR_RETURN(void* block, arena->Allocate(bytes));
+//   AIT_ASSIGN_OR_RETURN(Bytes offset, arena->OffsetOf(block, bytes));
+//   // send arena->fd() by SCM_RIGHTS or let a child inherit it; send the offset
+//
+//   // peer:
+//   AIT_ASSIGN_OR_RETURN(auto view, SharedArenaView::Attach(fd));
+//   AIT_ASSIGN_OR_RETURN(void* block, view.At(offset, bytes));
+//
+// All memory is reserved at creation, so that a lack of it is an error there and not a SIGBUS
+// later; the file is sealed, so that no process can shrink it under the others. Pages lie on the
+// NUMA node of the thread that creates the arena. A forked child does not inherit the mapping.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "ait/base/types.h"
+#include "ait/memory/resource.h"
+#include "ait/topology/system_roots.h"
+
+namespace ait::inline v0 {
+
+struct SharedArenaOptions {
+  Bytes capacity{0};         ///< at least 1; rounded up to pages
+  std::string name = "ait";  ///< shown as "memfd:<name>" in /proc/PID/maps; need not be unique
+  SystemRoots roots;         ///< where the memory budget is read
+};
+
+namespace internal {
+class RegionAllocator;
+
+/// A mapping of a whole arena; unmapped at the end, but not by a forked child.
+class ArenaMapping {
+ public:
+  ArenaMapping() = default;
+  static StatusOr<ArenaMapping> Map(int fd, std::size_t bytes);
+  ArenaMapping(ArenaMapping&& other) noexcept;
+  ArenaMapping& operator=(ArenaMapping&& other) noexcept;
+  ~ArenaMapping();
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  StatusOr<Bytes> OffsetOf(const void* block, std::size_t bytes) const;
+  StatusOr<void*> At(Bytes offset, std::size_t bytes) const;
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  int process_ = 0;  // that mapped it
+};
+}  // namespace internal
+
+/// The owner's side: a memory resource over shared memory.
+class SharedArena final : public MemoryResource {
+ public:
+  /// **Errors.** InvalidArgument: no capacity, or a name above 240 bytes. ResourceExhausted: more
+  /// than the memory that is available to this process, than its file-size limit (ulimit -f) or its
+  /// address space; or no descriptor is left. Unimplemented: the kernel has no memfd_create.
+  static StatusOr<std::shared_ptr<SharedArena>> Create(const SharedArenaOptions& options);
+  ~SharedArena() override;
+
+  MemoryProperties properties() const override {
+    return {.name = "shared arena", .sharing = Sharing::kProcesses};
+  }
+
+  /// The descriptor to pass on. Closed at exec; the arena owns it.
+  int fd() const { return fd_; }
+  Bytes capacity() const { return Bytes(static_cast<std::int64_t>(mapping_.bytes())); }
+  /// Bytes in blocks, each rounded up to kMinAlignment.
+  Bytes used() const;
+
+  /// Where in the arena the `bytes` at `block` lie. **Errors.** OutOfRange: not all inside it.
+  StatusOr<Bytes> OffsetOf(const void* block, std::size_t bytes) const {
+    return mapping_.OffsetOf(block, bytes);
+  }
+  /// The address of the `bytes` at `offset`. **Errors.** OutOfRange: not all inside the arena.
+  StatusOr<void*> At(Bytes offset, std::size_t bytes) const { return mapping_.At(offset, bytes); }
+
+ private:
+  SharedArena(int fd, internal::ArenaMapping mapping);
+  StatusOr<void*> DoAllocate(std::size_t bytes, std::size_t alignment) override;
+  void DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) override;
+
+  const int fd_;
+  const internal::ArenaMapping mapping_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<internal::RegionAllocator> regions_;
+};
+
+/// A peer's side: sees all of the arena, allocates nothing. Lives as long as it wants, also when
+/// the owner has died.
+/// **Thread-safety.** As of an int; the bytes themselves need the peers' own order.
+class SharedArenaView {
+ public:
+  /// Maps the arena behind `fd`, which stays the caller's and may be closed after.
+  /// **Errors.** InvalidArgument: not the descriptor of a shared arena. FailedPrecondition: it is
+  /// not sealed, or of another version. ResourceExhausted: no address space.
+  static StatusOr<SharedArenaView> Attach(int fd);
+
+  Bytes capacity() const { return Bytes(static_cast<std::int64_t>(mapping_.bytes())); }
+  /// As of SharedArena.
+  StatusOr<Bytes> OffsetOf(const void* block, std::size_t bytes) const {
+    return mapping_.OffsetOf(block, bytes);
+  }
+  StatusOr<void*> At(Bytes offset, std::size_t bytes) const { return mapping_.At(offset, bytes); }
+
+ private:
+  explicit SharedArenaView(internal::ArenaMapping mapping) : mapping_(std::move(mapping)) {}
+  internal::ArenaMapping mapping_;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_MEMORY_SHARED_ARENA_H_

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/comm/tcp_store.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "comm/tcp_store_client.h"
+#include "comm/tcp_store_server.h"
+#include "comm/tcp_store_socket.h"
+
+namespace ait::inline v0 {
+
+using internal::Frame;
+using internal::FrameType;
+using internal::SocketFd;
+using internal::TcpStoreClient;
+using internal::TcpStoreServer;
+using std::chrono::milliseconds;
+
+class TcpStore::Impl {
+ public:
+  Rank rank;
+  std::uint16_t port = 0;
+  std::unique_ptr<TcpStoreServer> server;  // of rank 0
+  std::unique_ptr<TcpStoreClient> client;  // destroyed first: says goodbye to the server
+};
+
+namespace {
+
+Status Check(const TcpStoreOptions& options) {
+  if (options.size < WorldSize(1) || options.rank < Rank(0) ||
+      options.rank.value() >= options.size.value()) {
+    return InvalidArgumentError("rank ", options.rank, " of ", options.size,
+                                " does not exist; ranks are 0 to size - 1");
+  }
+  if (options.run_id.size() > 255) {
+    return InvalidArgumentError("the run id has ", options.run_id.size(),
+                                " bytes; allowed are 255");
+  }
+  if (options.timeout.count() <= 0) {
+    return InvalidArgumentError("a time-out of ", options.timeout.count(), " ms is not positive");
+  }
+  if (options.rank == Rank(0)) return OkStatus();
+  if (options.listen_fd >= 0) {
+    return InvalidArgumentError("rank ", options.rank, " was given the listening descriptor ",
+                                options.listen_fd, "; only rank 0 serves");
+  }
+  if (options.host.empty() || options.port == 0) {
+    return InvalidArgumentError("rank ", options.rank,
+                                " needs host and port of rank 0; it has host \"", options.host,
+                                "\", port ", options.port);
+  }
+  return OkStatus();
+}
+
+TcpStoreClient::Options ClientOptions(const TcpStoreOptions& options) {
+  return {.rank = options.rank,
+          .size = options.size,
+          .run_id = options.run_id,
+          .server = options.rank == Rank(0)
+                        ? std::string("the store of rank 0")
+                        : StrCat("rank 0 at ", options.host, " port ", options.port),
+          .patience = options.timeout};
+}
+
+StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options) {
+  if (options.listen_fd < 0) return internal::Listen(options.host, options.port);
+  AIT_ASSIGN_OR_RETURN(SocketFd listener, internal::AdoptListener(options.listen_fd));
+  AIT_ASSIGN_OR_RETURN(const std::uint16_t port, internal::LocalPort(listener.get()));
+  if (options.port != 0 && port != options.port) {
+    return FailedPreconditionError("the inherited socket listens at port ", port,
+                                   ", but MASTER_PORT is ", options.port);
+  }
+  return listener;
+}
+
+// Rank 0 may start later than we, its name may not resolve yet, and a server of an earlier attempt
+// may be about to close: all that is tried again, ever more slowly.
+StatusOr<std::unique_ptr<TcpStoreClient>> Connect(const TcpStoreOptions& options,
+                                                  Deadline deadline) {
+  milliseconds pause{10};
+  Status last = OkStatus();
+  while (true) {
+    StatusOr<SocketFd> fd = internal::ConnectOnce(options.host, options.port, deadline);
+    if (fd.ok()) {
+      auto client = TcpStoreClient::Create(*std::move(fd), ClientOptions(options), deadline);
+      if (client.ok() || client.status().code() != StatusCode::kUnavailable) return client;
+      last = client.status();
+    } else {
+      last = fd.status();
+    }
+    if (Deadline::After(pause).time() >= deadline.time()) {
+      return DeadlineExceededError(
+          "rank 0 of ", options.size, " did not come: nothing serves the run at ", options.host,
+          " port ", options.port, " within ", options.timeout.count(), " ms (last: ", Message(last),
+          "); check MASTER_ADDR and MASTER_PORT, and that rank 0 runs");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, milliseconds(500));
+  }
+}
+
+}  // namespace
+
+TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+TcpStore::~TcpStore() {
+  impl_->client.reset();
+  impl_->server.reset();
+}
+
+StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(TcpStoreOptions options) {
+  AIT_RETURN_IF_ERROR(Check(options));
+  const Deadline deadline = Deadline::After(options.timeout);
+  auto impl = std::make_unique<Impl>();
+  impl->rank = options.rank;
+  impl->port = options.port;
+  const std::string rank = StrCat("rank ", options.rank);
+  if (options.rank == Rank(0)) {
+    AIT_ASSIGN_OR_RETURN(SocketFd listener, ListenerOf(options));
+    AIT_ASSIGN_OR_RETURN(impl->port, internal::LocalPort(listener.get()));
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+      return ErrnoError(errno, "cannot make a socket pair");
+    }
+    SocketFd own(ends[0]), served(ends[1]);
+    AIT_ASSIGN_OR_RETURN(impl->server,
+                         TcpStoreServer::Create(std::move(listener), std::move(served),
+                                                {.size = options.size,
+                                                 .run_id = options.run_id,
+                                                 .timeout = options.timeout,
+                                                 .log = options.log}));
+    AIT_ASSIGN_OR_RETURN(impl->client,
+                         TcpStoreClient::Create(std::move(own), ClientOptions(options), deadline));
+  } else {
+    StatusOr<std::unique_ptr<TcpStoreClient>> client = Connect(options, deadline);
+    if (!client.ok()) return Annotate(client.status(), rank);
+    impl->client = *std::move(client);
+  }
+  // The server tells who is missing at its deadline; give its word time to arrive.
+  const Status joined = impl->client->AwaitJoin(
+      deadline.is_infinite() ? deadline : Deadline::At(deadline.time() + milliseconds(200)));
+  if (!joined.ok()) return Annotate(joined, StrCat(rank, " cannot join the run"));
+  return std::unique_ptr<TcpStore>(new TcpStore(std::move(impl)));
+}
+
+Status TcpStore::Set(std::string_view key, std::string_view value) {
+  return impl_->client
+      ->Ask({.type = FrameType::kSet, .key = std::string(key), .value = std::string(value)})
+      .status();
+}
+
+StatusOr<std::string> TcpStore::Get(std::string_view key, Deadline deadline) {
+  auto reply = impl_->client->Ask({.type = FrameType::kGet, .key = std::string(key)}, deadline);
+  if (reply.ok()) return std::move(reply->value);
+  if (reply.status().code() == StatusCode::kDeadlineExceeded) {
+    return DeadlineExceededError("store: nobody set key \"", key, "\" before the deadline");
+  }
+  return reply.status();
+}
+
+StatusOr<std::int64_t> TcpStore::Add(std::string_view key, std::int64_t amount) {
+  AIT_ASSIGN_OR_RETURN(
+      const Frame reply,
+      impl_->client->Ask({.type = FrameType::kAdd, .number = amount, .key = std::string(key)}));
+  return reply.number;
+}
+
+StatusOr<bool> TcpStore::Contains(std::string_view key) {
+  AIT_ASSIGN_OR_RETURN(const Frame reply,
+                       impl_->client->Ask({.type = FrameType::kContains, .key = std::string(key)}));
+  return reply.number != 0;
+}
+
+std::uint16_t TcpStore::port() const { return impl_->port; }
+
+std::vector<Rank> TcpStore::departed() const { return impl_->client->departed(); }
+
+void TcpStore::OnDeparture(std::function<void(Rank)> callback) {
+  impl_->client->OnDeparture(std::move(callback));
+}
+
+std::uint64_t TcpStore::Watch(std::string_view key, std::function<void(std::string)> callback) {
+  return impl_->client->Watch(key, std::move(callback));
+}
+
+void TcpStore::Unwatch(std::uint64_t watch) { impl_->client->Unwatch(watch); }
+
+std::string TcpStore::local_address() const {
+  return impl_->server ? impl_->server->reached_at() : impl_->client->local_address();
+}
+
+}  // namespace ait::inline v0

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_COMM_TCP_STORE_SOCKET_H_
+#define AIT_COMM_TCP_STORE_SOCKET_H_
+
+// Sockets of the control plane: listening, connecting with patience, and what to say when a port is
+// taken. IPv4 and IPv6. Nothing here raises SIGPIPE, and no descriptor leaks into a child.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ait/base/clock.h"
+#include "ait/base/status.h"
+
+namespace ait::inline v0::internal {
+
+/// A file descriptor that is closed when it goes out of scope.
+class SocketFd {
+ public:
+  SocketFd() = default;
+  explicit SocketFd(int fd) : fd_(fd) {}
+  SocketFd(SocketFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  SocketFd& operator=(SocketFd&& other) noexcept {
+    if (this != &other) {
+      Close();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~SocketFd() { Close(); }
+
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+  void Close();
+
+ private:
+  int fd_ = -1;
+};
+
+/// True if `host` is, or resolves only to, addresses of this host's loopback interface. False if it
+/// does not resolve.
+bool IsLoopback(const std::string& host);
+
+/// A socket that listens at `port` (0: the system chooses): on the loopback interface if `host` is
+/// a loopback name or address, else on all interfaces.
+/// **Errors.** FailedPrecondition: the port is in use; the text names the process that holds it
+/// where the system tells.
+StatusOr<SocketFd> Listen(const std::string& host, std::uint16_t port);
+
+/// Takes over a socket that was inherited; it must listen.
+StatusOr<SocketFd> AdoptListener(int fd);
+
+/// The port that a bound socket has.
+StatusOr<std::uint16_t> LocalPort(int fd);
+
+/// The numeric address of this end of a connected socket, such as "10.0.0.7"; "" if there is none.
+std::string LocalAddress(int fd);
+
+/// **Blocks.** One attempt at every address of `host`, at most until `deadline`. A name that does
+/// not resolve is an error of the attempt too: it may do so later.
+StatusOr<SocketFd> ConnectOnce(const std::string& host, std::uint16_t port, Deadline deadline);
+
+/// The address from which this host would send to `host`: what a peer there can reach. Sends
+/// nothing. NotFound if the name does not resolve or no route leads there.
+StatusOr<std::string> AddressTowards(const std::string& host, std::uint16_t port);
+
+/// **Blocks.** Sends all of `bytes` on a non-blocking socket. DeadlineExceeded or Unavailable.
+Status SendAll(int fd, std::string_view bytes, Deadline deadline);
+
+/// Waits until `fd` has one of `events`; false when the deadline expires first.
+bool PollOne(int fd, short events, Deadline deadline);
+
+/// Milliseconds until `deadline`, as poll wants them: rounded up, -1 for never.
+int PollTimeout(Deadline deadline);
+
+/// Sets what every connection of the store has: no delay, keep-alive (a host that lost power is
+/// noticed after 25 s), non-blocking.
+void PrepareConnection(int fd);
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_COMM_TCP_STORE_SOCKET_H_

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/memory/shared_arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "ait/topology/budget.h"
+#include "memory/mapping_internal.h"
+#include "memory/region_allocator_internal.h"
+
+namespace ait::inline v0 {
+namespace {
+
+using internal::ArenaMapping;
+using internal::kHugePage;
+using internal::kPage;
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// The file is the arena's bytes, then one page that says what it is.
+struct Label {
+  std::array<char, 8> magic = {'a', 'i', 't', 'a', 'r', 'e', 'n', 'a'};
+  std::uint64_t version = 1;
+  std::uint64_t bytes = 0;  // of the arena
+};
+
+/// A descriptor that is closed unless it is released.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+int CreateMemoryFile(const std::string& name) {
+  constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL, since Linux 6.3
+  const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  const int fd = memfd_create(name.c_str(), flags | kNoExecSeal);
+  return fd >= 0 || errno != EINVAL ? fd : memfd_create(name.c_str(), flags);
+}
+
+/// Refuses what would fail later by a signal: SIGXFSZ, or the kernel's choice of whom to kill.
+Status CheckRoom(std::size_t bytes, const SystemRoots& roots) {
+  rlimit file_size = {};
+  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur != RLIM_INFINITY &&
+      file_size.rlim_cur < bytes) {
+    return ResourceExhaustedError("cannot create a shared arena of ", bytes,
+                                  " bytes: the file-size limit, which counts for it, is ",
+                                  file_size.rlim_cur, "; raise it with ulimit -f");
+  }
+  const StatusOr<Budget> budget = ReadBudget(roots);
+  if (!budget.ok() || !budget->memory_available) return OkStatus();  // unknown does not limit
+  const auto& [available, source] = *budget->memory_available;
+  if (static_cast<std::size_t>(available.value()) < bytes) {
+    return ResourceExhaustedError("cannot create a shared arena of ", bytes, " bytes: ", available,
+                                  " are available by ", source,
+                                  "; ask for less or raise the memory limit");
+  }
+  return OkStatus();
+}
+
+Status Fill(int fd, std::size_t bytes) {
+  int result = 0;
+  while ((result = fallocate(fd, 0, 0, static_cast<off_t>(bytes + kPage))) != 0 && errno == EINTR) {
+  }
+  if (result != 0) return ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
+  const Label label{.bytes = bytes};
+  if (pwrite(fd, &label, sizeof(label), static_cast<off_t>(bytes)) != sizeof(label)) {
+    return ErrnoError(errno, "writing the label of a shared arena");
+  }
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) return ErrnoError(errno, "sealing a shared arena");
+  return OkStatus();
+}
+
+/// The bytes of the arena behind `fd`, once it has proved to be one.
+StatusOr<std::size_t> ReadLabel(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat file = {};
+  if (seals < 0 || fstat(fd, &file) != 0) {
+    return InvalidArgumentError("cannot attach to descriptor ", fd,
+                                ": it is not a shared arena but ",
+                                errno == EBADF ? "closed" : "another kind of file");
+  }
+  Label label;
+  const off_t bytes = file.st_size - static_cast<off_t>(kPage);
+  if (bytes <= 0 || pread(fd, &label, sizeof(label), bytes) != sizeof(label) ||
+      label.magic != Label().magic || label.bytes != static_cast<std::uint64_t>(bytes)) {
+    return InvalidArgumentError("cannot attach to descriptor ", fd, ": a memory file of ",
+                                file.st_size, " bytes, but not a shared arena");
+  }
+  if (label.version != Label().version) {
+    return FailedPreconditionError(
+        "cannot attach to descriptor ", fd, ": a shared arena of version ", label.version,
+        ", while this library reads ", Label().version, "; use the same library in all processes");
+  }
+  if ((seals & kSeals) != kSeals) {
+    return FailedPreconditionError("cannot attach to descriptor ", fd,
+                                   ": the shared arena is not sealed, so its memory could be taken "
+                                   "away while it is in use");
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace
+
+namespace internal {
+
+StatusOr<ArenaMapping> ArenaMapping::Map(int fd, std::size_t bytes) {
+  void* const address = MapAligned(bytes, kHugePage, fd);
+  if (address == nullptr) {
+    return ErrnoError(errno, "mapping a shared arena of ", bytes, " bytes (ulimit -v limits this)");
+  }
+  ArenaMapping mapping;
+  mapping.data_ = static_cast<std::byte*>(address);
+  mapping.bytes_ = bytes;
+  mapping.process_ = getpid();
+  // Without it a forked child would keep the memory alive, and write into it, unknown to all.
+  if (madvise(address, bytes, MADV_DONTFORK) != 0)
+    return ErrnoError(errno, "madvise(MADV_DONTFORK)");
+  return mapping;
+}
+
+ArenaMapping::ArenaMapping(ArenaMapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      process_(other.process_) {}
+
+ArenaMapping& ArenaMapping::operator=(ArenaMapping&& other) noexcept {
+  ArenaMapping moved(std::move(other));
+  std::swap(data_, moved.data_);
+  std::swap(bytes_, moved.bytes_);
+  std::swap(process_, moved.process_);
+  return *this;
+}
+
+ArenaMapping::~ArenaMapping() {
+  // In a forked child the addresses are not the arena's, and may be something else's.
+  if (data_ != nullptr && process_ == getpid()) Unmap(data_, bytes_);
+}
+
+StatusOr<Bytes> ArenaMapping::OffsetOf(const void* block, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  const auto at = reinterpret_cast<std::uintptr_t>(block);
+  if (at < begin || at - begin > bytes_ || bytes > bytes_ - (at - begin)) {
+    return OutOfRangeError("a block of ", bytes, " bytes is not inside the shared arena of ",
+                           bytes_, " bytes; was it allocated elsewhere?");
+  }
+  return Bytes(static_cast<std::int64_t>(at - begin));
+}
+
+StatusOr<void*> ArenaMapping::At(Bytes offset, std::size_t bytes) const {
+  const auto at = static_cast<std::size_t>(offset.value());
+  if (offset < Bytes(0) || at > bytes_ || bytes > bytes_ - at) {
+    return OutOfRangeError("bytes ", offset, " to ", offset, " + ", bytes,
+                           " are not inside the shared arena of ", bytes_, " bytes");
+  }
+  return static_cast<void*>(data_ + at);
+}
+
+}  // namespace internal
+
+StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOptions& options) {
+  constexpr std::size_t kMaxName = 240;
+  if (options.capacity < Bytes(1) ||
+      static_cast<std::size_t>(options.capacity.value()) > kMaxBytes) {
+    return InvalidArgumentError("cannot create a shared arena of ", options.capacity,
+                                " bytes; the capacity is from 1 to ", kMaxBytes);
+  }
+  if (options.name.size() > kMaxName || options.name.find('\0') != std::string::npos) {
+    return InvalidArgumentError("cannot create a shared arena with a name of ", options.name.size(),
+                                " bytes; at most ", kMaxName, ", none of them zero");
+  }
+  const auto bytes = static_cast<std::size_t>(RoundUp(options.capacity.value(), kPage));
+  AIT_RETURN_IF_ERROR(CheckRoom(bytes + kPage, options.roots));
+  Descriptor file(CreateMemoryFile(options.name));
+  if (file.get() < 0)
+    return ErrnoError(errno,
+                      "creating a memory file for a shared arena (ulimit -n limits descriptors)");
+  AIT_RETURN_IF_ERROR(Fill(file.get(), bytes));
+  AIT_ASSIGN_OR_RETURN(ArenaMapping mapping, ArenaMapping::Map(file.get(), bytes));
+  return std::shared_ptr<SharedArena>(new SharedArena(file.Release(), std::move(mapping)));
+}
+
+SharedArena::SharedArena(int fd, ArenaMapping mapping)
+    : fd_(fd),
+      mapping_(std::move(mapping)),
+      regions_(std::make_unique<internal::RegionAllocator>(mapping_.bytes())) {}
+
+SharedArena::~SharedArena() { close(fd_); }
+
+Bytes SharedArena::used() const {
+  const std::lock_guard lock(mutex_);
+  return Bytes(static_cast<std::int64_t>(mapping_.bytes() - regions_->free_bytes()));
+}
+
+StatusOr<void*> SharedArena::DoAllocate(std::size_t bytes, std::size_t alignment) {
+  const auto rounded = static_cast<std::size_t>(
+      RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
+  const std::lock_guard lock(mutex_);
+  const std::optional<std::size_t> offset = regions_->Allocate(rounded, alignment);
+  if (offset) return static_cast<void*>(mapping_.data() + *offset);
+  return ResourceExhaustedError("cannot allocate ", bytes, " bytes, aligned to ", alignment,
+                                ", from a shared arena of ", mapping_.bytes(), ": ",
+                                regions_->free_bytes(), " are free, the largest gap has ",
+                                regions_->largest_gap(), "; create it with more capacity");
+}
+
+void SharedArena::DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) {
+  (void)alignment;
+  const StatusOr<Bytes> offset = OffsetOf(block, bytes);
+  if (!offset.ok()) return;  // not ours: leave it
+  const auto rounded = static_cast<std::size_t>(
+      RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
+  const std::lock_guard lock(mutex_);
+  regions_->Free(static_cast<std::size_t>(offset->value()), rounded);
+}
+
+StatusOr<SharedArenaView> SharedArenaView::Attach(int fd) {
+  AIT_ASSIGN_OR_RETURN(const std::size_t bytes, ReadLabel(fd));
+  AIT_ASSIGN_OR_RETURN(ArenaMapping mapping, ArenaMapping::Map(fd, bytes));
+  return SharedArenaView(std::move(mapping));
+}
+
+}  // namespace ait::inline v0

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ait run` from outside. What the launcher behind it does is tested in tests/launch.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "support/process.h"
+
+namespace ait::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// `ait run OPTIONS -- puppet COMMANDS`.
+Process AitRun(std::vector<std::string> options, std::vector<std::string> commands,
+               std::string input = "") {
+  options.insert(options.begin(), "run");
+  options.insert(options.end(), {"--", AIT_TEST_PUPPET});
+  options.insert(options.end(), commands.begin(), commands.end());
+  return Process::Spawn(
+      {.program = AIT_PROGRAM, .args = std::move(options), .input = std::move(input)});
+}
+
+pid_t PidAfter(std::string_view word, const std::string& text) {
+  const std::size_t found = text.find(word);
+  EXPECT_NE(found, std::string::npos) << "no '" << word << "' in: " << text;
+  return found == std::string::npos ? -1 : std::atoi(text.c_str() + found + word.size());
+}
+
+TEST(AitRun, PrefixesLinesAndPrintsTheDivision) {
+  Process run = AitRun({"-n", "2"}, {"env", "RANK"});
+  run.ExpectExit(0);
+  EXPECT_THAT(run.standard_output(), HasSubstr("[0] RANK=0\n"));
+  EXPECT_THAT(run.standard_output(), HasSubstr("[1] RANK=1\n"));
+  EXPECT_THAT(run.standard_error(), HasSubstr("ait run: 2 ranks, port "));
+  EXPECT_THAT(run.standard_error(), HasSubstr("CPU"));
+}
+
+TEST(AitRun, OneRankOrNoPrefixIsPassedThrough) {
+  Process one = AitRun({"-n", "1", "--quiet"}, {"raw", "no\r newline"});
+  one.ExpectExit(0);
+  EXPECT_EQ(one.output(), "no\r newline");
+  Process two = AitRun({"-n", "2", "--no-prefix", "-q"}, {"print", "same"});
+  two.ExpectExit(0);
+  EXPECT_EQ(two.output(), "same\nsame\n");
+}
+
+TEST(AitRun, TakesOptionsOfTheProgramForItself) {
+  Process run = Process::Spawn({.program = AIT_PROGRAM,
+                                .args = {"run", "-n", "1", "-q", AIT_TEST_PUPPET, "args", "-n", "9",
+                                         "--", "--help", "a b", "$HOME; exit 3"}});
+  run.ExpectExit(0);
+  EXPECT_EQ(run.output(), "[-n]\n[9]\n[--]\n[--help]\n[a b]\n[$HOME; exit 3]\n");
+}
+
+TEST(AitRun, RankZeroReadsStandardInput) {
+  Process run = AitRun({"-n", "2", "-q"}, {"copy", "print", "end"}, "typed\n");
+  run.ExpectExit(0);
+  EXPECT_THAT(run.output(), HasSubstr("[0] typed\n[0] end\n"));
+  EXPECT_THAT(run.output(), Not(HasSubstr("[1] typed")));
+}
+
+TEST(AitRun, GivesNoOtherDescriptorToTheRanks) {
+  Process run = Process::Spawn({.program = AIT_PROGRAM,
+                                .args = {"run", "-n", "2", "-q", "--", AIT_TEST_PUPPET, "fds"},
+                                .descriptors = {{7, STDERR_FILENO}}});
+  run.ExpectExit(0);
+  EXPECT_THAT(run.output(), HasSubstr("[0] fds 0 1 2 3\n"));
+  EXPECT_THAT(run.output(), HasSubstr("[1] fds 0 1 2\n"));
+}
+
+TEST(AitRun, SetsThreadsAndLeavesRanksUnbound) {
+  Process run = AitRun({"-n", "2", "--threads", "3", "--no-bind"}, {"env", "OMP_NUM_THREADS"});
+  run.ExpectExit(0, "[1] OMP_NUM_THREADS=3\n");
+  EXPECT_THAT(run.output(), HasSubstr("3 threads each, not bound"));
+}
+
+TEST(AitRun, EndsWithTheCodeAndTheLastLinesOfTheFirstFailingRank) {
+  Process run =
+      AitRun({"-n", "2"}, {"if", "1", "error", "it broke", "if", "1", "exit", "7", "sleep", "0"});
+  run.ExpectExit(7, "ait run: rank 1 of 2 ");
+  EXPECT_THAT(run.standard_error(), HasSubstr("exited with code 7"));
+  EXPECT_THAT(run.standard_error(), HasSubstr("  | it broke\n"));
+  EXPECT_TRUE(run.GroupIsGone());
+}
+
+TEST(AitRun, ASignalBecomes128AndItsNumber) {
+  Process run = AitRun({"-n", "2"}, {"if", "0", "raise", "9", "sleep", "0"});
+  run.ExpectExit(137, "rank 0 of 2 ");
+  EXPECT_THAT(run.output(), HasSubstr("signal 9 (Killed)"));
+  EXPECT_THAT(run.output(), HasSubstr("dmesg"));
+}
+
+TEST(AitRun, KillsARankThatIgnoresTermAfterTheGrace) {
+  Process run =
+      AitRun({"-n", "2", "--grace", "0.2"}, {"if", "0", "ignore", "15", "if", "1", "sleep", "100",
+                                             "if", "1", "exit", "3", "child", "sleep", "0"});
+  run.ExpectExit(3);
+  EXPECT_TRUE(IsGone(PidAfter("[0] child ", run.output()), std::chrono::seconds(0)));
+}
+
+TEST(AitRun, TimeOutGives124) {
+  AitRun({"-n", "1", "--timeout", "0.2"}, {"sleep", "0"}).ExpectExit(124, "time-out of 0.2 s");
+}
+
+TEST(AitRun, PassesTermAndInterruptOn) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    Process run =
+        AitRun({"-n", "2"}, {"catch", std::to_string(signal), "print", "ready", "sleep", "0"});
+    run.ReadUntil("[0] ready");
+    run.ReadUntil("[1] ready");
+    run.Signal(signal);
+    run.ExpectExit(0, "[1] caught");
+  }
+}
+
+TEST(AitRun, TermEndsTheRanksAndWhatTheyStarted) {
+  Process run = AitRun({"-n", "2"}, {"child", "print", "ready", "sleep", "0"});
+  run.ReadUntil("[0] ready");
+  run.ReadUntil("[1] ready");
+  run.Signal(SIGTERM);
+  run.ExpectExit(128 + SIGTERM, "stopped by signal 15");
+  EXPECT_TRUE(IsGone(PidAfter("[0] child ", run.output()), std::chrono::seconds(0)));
+  EXPECT_TRUE(IsGone(PidAfter("[1] child ", run.output()), std::chrono::seconds(0)));
+}
+
+TEST(AitRun, ASecondInterruptKills) {
+  Process run = AitRun({"-n", "1", "--grace", "3600"},
+                       {"ignore", "2", "ignore", "15", "print", "ready", "sleep", "0"});
+  run.ReadUntil("ready");
+  run.Signal(SIGINT);
+  run.Signal(SIGTERM);
+  run.ExpectExit(128 + SIGKILL);
+}
+
+TEST(AitRun, WhenItIsKilledRanksAndTheirChildrenAreKilled) {
+  Process run = AitRun({"-n", "2"}, {"stubborn", "ignore", "15", "print", "ready", "sleep", "0"});
+  run.ReadUntil("[0] ready");
+  const std::string text = run.ReadUntil("[1] ready");
+  run.Signal(SIGKILL);
+  run.ExpectExit(128 + SIGKILL);
+  for (const char* word : {"[0] child ", "[1] child "}) {
+    EXPECT_TRUE(IsGone(PidAfter(word, text))) << word;
+  }
+}
+
+TEST(AitRun, AClosedStandardOutputEndsTheRun) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  Process run = Process::Spawn(
+      {.program = AIT_PROGRAM,
+       .args = {"run", "-n", "2", "--", AIT_TEST_PUPPET, "print", "ready", "sleep", "0"},
+       .descriptors = {{1, ends[1]}}});
+  close(ends[1]);
+  close(ends[0]);
+  run.ExpectExit(128 + SIGPIPE);
+}
+
+TEST(AitRun, KeepsLogsOfEachRank) {
+  const TempDir folder;
+  AitRun({"-n", "2", "--log-dir", folder / "logs"}, {"env", "RANK"}).ExpectExit(0);
+  std::ifstream log(folder / "logs/rank-1.log");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(log), {}), "RANK=1\n");
+}
+
+TEST(AitRun, StartsSixtyFourRanks) {
+  Process run = AitRun({"-n", "64"}, {"env", "RANK"});
+  run.ExpectExit(0);
+  for (int rank = 0; rank < 64; ++rank) {
+    const std::string number = std::to_string(rank);
+    EXPECT_THAT(run.standard_output(), HasSubstr("[" + number + "] RANK=" + number + "\n"));
+  }
+}
+
+TEST(AitRun, AProgramThatCannotRunHasItsOwnCode) {
+  const TempDir folder;
+  std::ofstream(folder / "text") << "not a program\n";
+  const auto run = [](std::vector<std::string> args) {
+    args.insert(args.begin(), {"run", "-n", "2"});
+    return Process::Spawn({.program = AIT_PROGRAM, .args = std::move(args)});
+  };
+  run({"no-such-program"}).ExpectExit(127, "ait run: program no-such-program is not in PATH");
+  run({"./no-such-program"}).ExpectExit(127, "does not exist");
+  run({folder / "text"}).ExpectExit(126, "is not an executable file");
+}
+
+TEST(AitRun, WrongUsageIsCode2) {
+  const auto run = [](std::vector<std::string> args) {
+    args.insert(args.begin(), "run");
+    return Process::Spawn({.program = AIT_PROGRAM, .args = std::move(args)});
+  };
+  run({}).ExpectExit(2, "how many ranks");
+  run({"-n", "2"}).ExpectExit(2, "no program");
+  run({"true"}).ExpectExit(2, "how many ranks");
+  run({"-n", "x", "true"}).ExpectExit(2, "x");
+  run({"-n", "0", "true"}).ExpectExit(2, "cannot launch 0 ranks");
+  run({"-n", "2", "--threads", "0", "true"}).ExpectExit(2, "--threads");
+  run({"-n", "2", "--grace", "-1", "true"}).ExpectExit(2, "grace");
+  run({"-n", "2", "--timeout", "0", "true"}).ExpectExit(2, "time-out");
+  run({"-n", "2", "--timeout", "nan", "true"}).ExpectExit(2, "nan");
+  run({"-n", "2", "--colour", "true"}).ExpectExit(2, "colour");
+}
+
+}  // namespace
+}  // namespace ait::testing

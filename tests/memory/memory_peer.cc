@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// memory_peer COMMAND [ARGUMENTS]: does in a process of its own what a test of memory asks for.
+//
+//   heap-limit                 allocates 1 GiB where 256 MiB of addresses are left; prints the
+//   error heap-trim                  the same with 200 MiB where the heap keeps 150 of 256
+//   arena-limit LIMIT          creates an arena of 64 MiB under a limit: file-size, addresses,
+//   files arena-fork                 whether a forked child has the mapping of its parent's arena
+//   arena-own                  creates an arena, fills a block with 7, prints "fd F offset O",
+//   sleeps arena-attach FD OFFSET     attaches, replaces 4096 times 7 by 8 at OFFSET, prints
+//   "done", sleeps arena-receive SOCKET OFFSET  the same, with the descriptor received over a
+//   socket
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "ait/memory/heap.h"
+#include "ait/memory/shared_arena.h"
+
+namespace ait {
+namespace {
+
+constexpr std::size_t kBlock = 4096;
+
+void Say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+/// Leaves this process `bytes` of addresses above what it has.
+void LimitAddresses(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  if (std::fscanf(file, "%zu", &pages) != 1) std::exit(2);
+  std::fclose(file);
+  const rlimit limit = {pages * 4096 + bytes, RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+int OpenFiles() {
+  DIR* const folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+int HeapLimit() {
+  const auto heap = HeapResource::Create();
+  LimitAddresses(std::size_t{256} << 20);
+  const auto block = heap->Allocate(std::size_t{1} << 30);
+  Say(block.status().ToString());
+  const auto small = heap->Allocate(std::size_t{1} << 20);
+  heap->Deallocate(small.value(), std::size_t{1} << 20);
+  return block.ok() ? 1 : 0;
+}
+
+int HeapTrim() {
+  const auto heap = HeapResource::Create();
+  LimitAddresses(std::size_t{256} << 20);
+  const std::size_t first = std::size_t{150} << 20;
+  heap->Deallocate(heap->Allocate(first).value(), first);
+  const auto second = heap->Allocate(std::size_t{200} << 20);
+  Say(StrCat("kept ", heap->cached(), ", error ", static_cast<int>(second.status().code())));
+  heap->Deallocate(second.value(), std::size_t{200} << 20);
+  return 0;
+}
+
+int ArenaLimit(const std::string& which) {
+  const int before = OpenFiles();
+  if (which == "file-size") {
+    const rlimit limit = {1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  } else if (which == "addresses") {
+    LimitAddresses(std::size_t{32} << 20);
+  } else {
+    // Standard input, output and error, and no more.
+    const rlimit limit = {3, 3};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  const auto arena = SharedArena::Create({.capacity = MiB(64)});
+  Say(arena.status().ToString());
+  if (which != "files" && OpenFiles() != before) Say("leaks descriptors");
+  return arena.ok() ? 1 : 0;
+}
+
+int ArenaFork() {
+  const auto arena = SharedArena::Create({.capacity = MiB(1)}).value();
+  void* const block = arena->Allocate(kBlock).value();
+  std::memset(block, 7, kBlock);
+  unsigned char resident = 0;
+  const pid_t child = fork();
+  if (child == 0) _exit(mincore(block, kBlock, &resident) == 0 ? 1 : 0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  Say(WEXITSTATUS(status) == 0 ? "the child has no mapping" : "the child has the mapping");
+  return mincore(block, kBlock, &resident) == 0 ? 0 : 1;
+}
+
+int ArenaOwn() {
+  const auto arena = SharedArena::Create({.capacity = MiB(2)}).value();
+  const auto first = arena->Allocate(100).value();
+  void* const block = arena->Allocate(kBlock).value();
+  std::memset(block, 7, kBlock);
+  Say(StrCat("fd ", arena->fd(), " offset ", arena->OffsetOf(block, kBlock).value()));
+  pause();
+  arena->Deallocate(first, 100);
+  return 0;
+}
+
+int Receive(int socket) {
+  char byte = 0;
+  iovec data = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) std::exit(2);
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+  return fd;
+}
+
+int ArenaAttach(int fd, std::int64_t offset) {
+  const auto view = SharedArenaView::Attach(fd);
+  if (!view.ok()) {
+    Say(view.status().ToString());
+    return 1;
+  }
+  close(fd);
+  auto* const bytes = static_cast<unsigned char*>(view->At(Bytes(offset), kBlock).value());
+  if (std::count(bytes, bytes + kBlock, 7) != static_cast<std::ptrdiff_t>(kBlock)) {
+    Say("sees something else");
+    return 1;
+  }
+  std::memset(bytes, 8, kBlock);
+  Say("done");
+  pause();
+  return 0;
+}
+
+int Run(int argc, char** argv) {
+  const std::string command = argc > 1 ? argv[1] : "";
+  if (command == "heap-limit") return HeapLimit();
+  if (command == "heap-trim") return HeapTrim();
+  if (command == "arena-limit" && argc > 2) return ArenaLimit(argv[2]);
+  if (command == "arena-fork") return ArenaFork();
+  if (command == "arena-own") return ArenaOwn();
+  if (command == "arena-attach" && argc > 3)
+    return ArenaAttach(std::atoi(argv[2]), std::atol(argv[3]));
+  if (command == "arena-receive" && argc > 3) {
+    return ArenaAttach(Receive(std::atoi(argv[2])), std::atol(argv[3]));
+  }
+  return 2;
+}
+
+}  // namespace
+}  // namespace ait
+
+int main(int argc, char** argv) { return ait::Run(argc, argv); }
