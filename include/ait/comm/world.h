@@ -48,9 +48,11 @@ struct LaunchInfo {
   std::uint16_t master_port = 0;
   bool agent_store = false;    // torchrun's agent serves MASTER_PORT
   int listen_fd = -1;          // inherited listening socket of rank 0, or -1
-  std::string run_id;          // same on all ranks, new for every attempt
+  int restart_count = 0;       // torchrun: attempts before this one
+  std::string run_id;          // same on all ranks; `ait run` makes a new one for every attempt
   std::string interface_name;  // network interface asked for; empty: by route
 
+  /// Reads and checks the variables; looks at nothing else.
   /// **Errors.** InvalidArgument with every conflict and gap, and all values seen.
   static StatusOr<LaunchInfo> FromEnv(const Env& env);
 };
@@ -66,8 +68,9 @@ class TransportProvider {
   virtual StatusOr<std::unique_ptr<Store>> JoinAgentStore(const LaunchInfo& launch,
                                                           Deadline deadline) = 0;
 
-  /// **Collective.** Connects all ranks. `store` outlives the transport.
-  virtual StatusOr<std::unique_ptr<Transport>> Connect(const LaunchInfo& launch, TcpStore& store,
+  /// **Collective.** Connects all ranks. The transport keeps the store as long as it needs it.
+  virtual StatusOr<std::unique_ptr<Transport>> Connect(const LaunchInfo& launch,
+                                                       std::shared_ptr<TcpStore> store,
                                                        Deadline deadline) = 0;
 };
 
@@ -76,7 +79,7 @@ struct WorldOptions {
   std::shared_ptr<TransportProvider> transport;
   /// Taken instead of the environment of the process.
   std::optional<Env> env;
-  /// Until all ranks have joined.
+  /// Until all ranks have joined; and again, until they are connected.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(1);
   CommunicatorOptions communicator;
   LogSink* log = nullptr;
@@ -89,8 +92,8 @@ class World {
   /// missing; DeadlineExceeded: names the ranks that did not come; FailedPrecondition: port in use.
   static StatusOr<std::unique_ptr<World>> FromEnvironment(WorldOptions options = {});
 
-  /// Leaves the run: says goodbye to the others. Communicators made from this world must not be
-  /// used after.
+  /// Leaves the run: says goodbye to the others, as soon as the communicators made from this world
+  /// are gone too. They must not be used after.
   ~World();
 
   Rank rank() const;

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/comm/world.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ait/comm/tcp_store.h"
+#include "ait/comm/transport.h"
+#include "comm/tcp_store_socket.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::StatusIs;
+using internal::SocketFd;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// A transport that carries nothing: these tests are about finding each other.
+class NullTransport final : public Transport {
+ public:
+  NullTransport(Rank rank, WorldSize size) : rank_(rank), size_(size) {}
+  std::string_view name() const override { return "null"; }
+  Rank rank() const override { return rank_; }
+  WorldSize size() const override { return size_; }
+  Work Start(Operation) override { return Work(UnimplementedError("null")); }
+  StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank>, std::uint64_t,
+                                                Deadline) override {
+    return UnimplementedError("null");
+  }
+  void Abort(const Status&) override {}
+
+ private:
+  Rank rank_;
+  WorldSize size_;
+};
+
+/// One client's view of a store that others share.
+class SharedStore final : public Store {
+ public:
+  explicit SharedStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
+  Status Set(std::string_view key, std::string_view value) override {
+    return store_->Set(key, value);
+  }
+  StatusOr<std::string> Get(std::string_view key, Deadline deadline) override {
+    return store_->Get(key, deadline);
+  }
+  StatusOr<std::int64_t> Add(std::string_view key, std::int64_t amount) override {
+    return store_->Add(key, amount);
+  }
+  StatusOr<bool> Contains(std::string_view key) override { return store_->Contains(key); }
+
+ private:
+  std::shared_ptr<Store> store_;
+};
+
+class NullProvider final : public TransportProvider {
+ public:
+  explicit NullProvider(std::shared_ptr<Store> agent = nullptr) : agent_(std::move(agent)) {}
+  std::string_view name() const override { return "null"; }
+  StatusOr<std::unique_ptr<Store>> JoinAgentStore(const LaunchInfo&, Deadline) override {
+    return std::make_unique<SharedStore>(agent_);
+  }
+  StatusOr<std::unique_ptr<Transport>> Connect(const LaunchInfo& launch, std::shared_ptr<TcpStore>,
+                                               Deadline) override {
+    return std::make_unique<NullTransport>(launch.rank, launch.size);
+  }
+
+ private:
+  std::shared_ptr<Store> agent_;
+};
+
+using MadeWorld = StatusOr<std::unique_ptr<World>>;
+
+std::future<MadeWorld> Enter(const Env& env, std::shared_ptr<TransportProvider> transport,
+                             milliseconds timeout = seconds(20)) {
+  return std::async(std::launch::async, [=] {
+    return World::FromEnvironment({.transport = transport, .env = env, .join_timeout = timeout});
+  });
+}
+
+Env RankEnv(int rank, int size, std::uint16_t port) {
+  Env env;
+  env.rank = env.local_rank = StrCat(rank);
+  env.world_size = env.local_world_size = StrCat(size);
+  env.master_addr = "127.0.0.1";
+  env.master_port = StrCat(port);
+  return env;
+}
+
+/// A port that nobody listens at.
+std::uint16_t FreePort() { return *internal::LocalPort(internal::Listen("127.0.0.1", 0)->get()); }
+
+TEST(World, OneProcessAloneNeedsNoNetwork) {
+  ASSERT_OK_AND_ASSIGN(auto world, World::FromEnvironment({.env = Env{}}));
+  EXPECT_EQ(world->size(), WorldSize(1));
+  EXPECT_EQ(world->store(), nullptr);
+  EXPECT_EQ(world->shard(), Shard{});
+  std::vector<float> x{1, 2};
+  EXPECT_OK(world->communicator()->AllReduce(View(x), ReduceOp::kSum).Wait());
+  EXPECT_EQ(x[1], 2);
+  EXPECT_THAT(world->Describe(), AllOf(StartsWith("launcher     none\n"), HasSubstr("network")));
+}
+
+TEST(World, RefusesAContradictoryEnvironment) {
+  Env env = RankEnv(2, 2, 1234);
+  EXPECT_THAT(World::FromEnvironment({.env = env}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("RANK 2")));
+}
+
+TEST(World, NeedsATransportForMoreThanOneProcess) {
+  EXPECT_THAT(World::FromEnvironment({.env = RankEnv(0, 2, 1234)}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("Gloo()")));
+}
+
+TEST(World, RanksStartedByHandMeetAtTheMaster) {
+  const std::uint16_t port = FreePort();
+  auto provider = std::make_shared<NullProvider>();
+  auto one = Enter(RankEnv(1, 2, port), provider);
+  auto zero = Enter(RankEnv(0, 2, port), provider);
+  MadeWorld first = zero.get(), second = one.get();
+  ASSERT_OK(first);
+  ASSERT_OK(second);
+  EXPECT_EQ((*second)->rank(), Rank(1));
+  EXPECT_EQ((*second)->shard(), (Shard{Rank(1), WorldSize(2)}));
+  EXPECT_OK((*first)->store()->Set("k", "v"));
+  EXPECT_EQ(*(*second)->store()->Get("k", Deadline::After(seconds(5))), "v");
+  EXPECT_THAT((*second)->Describe(),
+              AllOf(HasSubstr("by hand"), HasSubstr("1 of 2"), HasSubstr("RANK, WORLD_SIZE"),
+                    HasSubstr(StrCat("127.0.0.1 port ", port)), HasSubstr("null")));
+  second->reset();
+}
+
+TEST(World, NamesAPeerThatNeverComes) {
+  auto zero = Enter(RankEnv(0, 3, FreePort()), std::make_shared<NullProvider>(), milliseconds(200));
+  EXPECT_THAT(zero.get(), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("ranks 1, 2 of 3")));
+}
+
+TEST(World, APortInUseIsAPrecondition) {
+  SocketFd holder = *internal::Listen("127.0.0.1", 0);
+  auto zero =
+      Enter(RankEnv(0, 2, *internal::LocalPort(holder.get())), std::make_shared<NullProvider>());
+  EXPECT_THAT(zero.get(),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("in use"), HasSubstr(StrCat("pid ", getpid())))));
+}
+
+TEST(World, AitRunHandsDownTheSocket) {
+  SocketFd holder = *internal::Listen("127.0.0.1", 0);
+  const std::uint16_t port = *internal::LocalPort(holder.get());
+  auto provider = std::make_shared<NullProvider>();
+  std::vector<std::future<MadeWorld>> ranks;
+  for (int rank : {1, 0}) {
+    Env env = RankEnv(rank, 2, port);
+    env.ait_run_id = "attempt-1";
+    env.ait_parent_pid = StrCat(getpid());
+    if (rank == 0) env.ait_listen_fd = StrCat(dup(holder.get()));
+    ranks.push_back(Enter(env, provider));
+  }
+  MadeWorld one = ranks[0].get(), zero = ranks[1].get();
+  ASSERT_OK(one);
+  ASSERT_OK(zero);
+  EXPECT_THAT((*zero)->Describe(),
+              AllOf(HasSubstr("ait run"), HasSubstr("AIT_LISTEN_FD"), HasSubstr("attempt-1")));
+  one->reset();
+}
+
+TEST(World, ARankDoesNotStartAfterItsLauncherHasEnded) {
+  pid_t child = 0;
+  char name[] = "true";
+  char* arguments[] = {name, nullptr};
+  ASSERT_EQ(posix_spawn(&child, "/bin/true", nullptr, nullptr, arguments, environ), 0);
+  waitpid(child, nullptr, 0);
+  Env env = RankEnv(0, 2, 1234);
+  env.ait_run_id = "r";
+  env.ait_parent_pid = StrCat(child);
+  EXPECT_THAT(World::FromEnvironment({.transport = std::make_shared<NullProvider>(), .env = env}),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("AIT_PARENT_PID")));
+}
+
+Env TorchrunEnv(int rank, int size, int restart) {
+  Env env = RankEnv(rank, size, 4321);  // where the agent would serve
+  env.torchelastic_run_id = "job";
+  env.torchelastic_use_agent_store = "True";
+  env.torchelastic_restart_count = StrCat(restart);
+  return env;
+}
+
+TEST(World, TorchrunsRanksMeetThroughTheAgentsStore) {
+  auto provider = std::make_shared<NullProvider>(MakeProcessStore());
+  std::vector<std::string> run_ids;
+  for (int restart : {0, 1}) {
+    auto one = Enter(TorchrunEnv(1, 2, restart), provider);  // finds the old address first
+    std::this_thread::sleep_for(milliseconds(50));
+    auto zero = Enter(TorchrunEnv(0, 2, restart), provider);
+    MadeWorld first = zero.get(), second = one.get();
+    ASSERT_OK(first);
+    ASSERT_OK(second);
+    EXPECT_EQ((*first)->launch().run_id, (*second)->launch().run_id);
+    run_ids.push_back((*first)->launch().run_id);
+    EXPECT_OK((*first)->store()->Set("attempt", StrCat(restart)));
+    EXPECT_EQ(*(*second)->store()->Get("attempt", Deadline::After(seconds(5))), StrCat(restart));
+    second->reset();
+  }
+  EXPECT_NE(run_ids[0], run_ids[1]);
+}
+
+TEST(World, AttemptsOnOneAgentStoreDoNotMixEvenWhileBothLive) {
+  auto provider = std::make_shared<NullProvider>(MakeProcessStore());
+  auto old_zero = Enter(TorchrunEnv(0, 2, 0), provider, seconds(2));
+  std::this_thread::sleep_for(milliseconds(100));
+  auto new_one = Enter(TorchrunEnv(1, 2, 1), provider);
+  std::this_thread::sleep_for(milliseconds(100));
+  auto new_zero = Enter(TorchrunEnv(0, 2, 1), provider);
+  EXPECT_OK(new_zero.get());
+  EXPECT_OK(new_one.get());
+  EXPECT_THAT(old_zero.get(), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("rank 1 of 2")));
+}
+
+TEST(World, TellsThatRankZeroPublishedNothing) {
+  auto provider = std::make_shared<NullProvider>(MakeProcessStore());
+  auto one = Enter(TorchrunEnv(1, 2, 0), provider, milliseconds(150));
+  EXPECT_THAT(one.get(), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("rank 0")));
+}
+
+}  // namespace
+}  // namespace ait
