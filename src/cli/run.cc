@@ -32,25 +32,26 @@ passed to the ranks; a second one kills them.
 Examples:
   ait run -n 2 -- ./train --steps 100       two ranks, the CPUs divided between them
   ait run -n 4 --threads 1 --no-bind ./train
-  ait run -n 2 --log-dir logs --timeout 3600 -- python3 train.py
+  ait run -n 2 --log-dir logs --timeout 3600 ./train
+  ait run -n 2 --free-port -- python3 train.py   init_process_group("gloo") finds its ranks
 )";
 
 cxxopts::Options MakeOptions() {
   cxxopts::Options options("ait run", "Starts a program as N ranks of one run on this host.\n");
   options.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
-  options.add_options()                                                                       //
-      ("n,ranks", "number of ranks", cxxopts::value<int>(), "N")                              //
-      ("threads", "OMP_NUM_THREADS of each rank (default: its share of the CPUs)",            //
-       cxxopts::value<int>(), "T")                                                            //
-      ("no-bind", "let ranks run on any CPU")                                                 //
-      ("timeout", "stop the run after so many seconds", cxxopts::value<double>(), "SECONDS")  //
-      ("grace", "seconds between TERM and KILL (default: 10)", cxxopts::value<double>(),
-       "SECONDS")                                                                   //
-      ("no-prefix", "pass output on as it comes, without [rank] before each line")  //
-      ("log-dir", "also keep the output of each rank in DIR/rank-N.log",
-       cxxopts::value<std::string>(), "DIR")                       //
-      ("q,quiet", "do not tell how CPUs and threads are divided")  //
-      ("h,help", "print this help");
+  cxxopts::OptionAdder add = options.add_options();
+  add("n,ranks", "number of ranks", cxxopts::value<int>(), "N");
+  add("threads", "OMP_NUM_THREADS of each rank (default: its share of the CPUs)",
+      cxxopts::value<int>(), "T");
+  add("no-bind", "let ranks run on any CPU");
+  add("timeout", "stop the run after so many seconds", cxxopts::value<double>(), "SECONDS");
+  add("grace", "seconds between TERM and KILL (default: 10)", cxxopts::value<double>(), "SECONDS");
+  add("free-port", "let go of MASTER_PORT: for programs that bind it themselves, such as Python's");
+  add("no-prefix", "pass output on as it comes, without [rank] before each line");
+  add("log-dir", "also keep the output of each rank in DIR/rank-N.log",
+      cxxopts::value<std::string>(), "DIR");
+  add("q,quiet", "do not tell how CPUs and threads are divided");
+  add("h,help", "print this help");
   return options;
 }
 
@@ -173,6 +174,7 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
     if (options.threads < 1) return FailUsage("run", "--threads must be at least 1");
   }
   if (parsed.count("no-bind") != 0) options.binding = CpuBinding::kNone;
+  if (parsed.count("free-port") != 0) options.port = RankPort::kFree;
   if (parsed.count("timeout") != 0) options.timeout = FromSeconds(parsed["timeout"].as<double>());
   if (parsed.count("grace") != 0) options.grace = FromSeconds(parsed["grace"].as<double>());
   // A background process group that reads from the terminal is stopped by the kernel.

@@ -84,9 +84,9 @@ int RunTopo(int argc, char** argv) {
       "ait topo",
       "Prints the machine, what this process may use of it, and how ranks would "
       "share it.\n");
-  options.add_options()                                                               //
-      ("n,ranks", "number of ranks", cxxopts::value<int>()->default_value("1"), "N")  //
-      ("h,help", "print this help");
+  cxxopts::OptionAdder add = options.add_options();
+  add("n,ranks", "number of ranks", cxxopts::value<int>()->default_value("1"), "N");
+  add("h,help", "print this help");
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
     if (parsed.count("help") != 0) {

@@ -96,6 +96,7 @@ StatusOr<LaunchResult> Launcher::Run() {
     return FailedPreconditionError("a Launcher runs once; create another one");
   }
   AIT_ASSIGN_OR_RETURN(Guard guard, Guard::Start());
+  if (impl_->options.port == RankPort::kFree) impl_->listener.Close();
   Supervisor supervisor(impl_->options, impl_->wake.read, guard);
   for (int rank = 0; rank < impl_->options.world_size.value(); ++rank) {
     auto process = impl_->Start(rank, guard);

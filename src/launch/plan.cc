@@ -161,7 +161,8 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
   variables["AIT_RUN_ID"] = plan.run_id;
   variables["AIT_PARENT_PID"] = std::to_string(getpid());
   variables["OMP_NUM_THREADS"] = std::to_string(mine.threads);
-  if (rank == 0) variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
+  if (rank == 0 && options.port == RankPort::kInherited)
+    variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
 
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

@@ -100,6 +100,14 @@ TEST_F(LauncherTest, TheRanksMeetAtTheSocketOfRankZero) {
   EXPECT_EQ(collector_.Output(1), "fds 0 1 2\nAIT_LISTEN_FD is unset\n");
 }
 
+TEST_F(LauncherTest, AFreePortIsRankZerosToBind) {
+  LaunchOptions options = Puppet(1, {"env", "AIT_LISTEN_FD", "fds", "bind"});
+  options.port = RankPort::kFree;
+  EXPECT_OK(Run(std::move(options)).status);
+  EXPECT_EQ(collector_.Output(0), "AIT_LISTEN_FD is unset\nfds 0 1 2\nbound\n");
+  EXPECT_EQ(Run(Puppet(1, {"bind"})).exit_code, 96) << "the port is held if it is not free";
+}
+
 TEST_F(LauncherTest, TakesTheVariablesOfAnotherLaunchOutAndAddsTheCallers) {
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   setenv("GROUP_RANK", "4", 1);

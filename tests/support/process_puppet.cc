@@ -10,6 +10,7 @@
 //   tty                       which of the descriptors 0 to 2 are terminals, as "tty 0 0 1"
 //   cpus                      how many CPUs it may run on, as "cpus 2"
 //   listen                    takes one connection on AIT_LISTEN_FD, prints "connected"
+//   bind                      binds MASTER_PORT itself, prints "bound"
 //   connect                   connects to MASTER_ADDR:MASTER_PORT
 //   ignore SIGNAL             ignores it from now on
 //   catch SIGNAL              prints "caught SIGNAL" and ends with code 0 when it comes
@@ -77,13 +78,25 @@ void StartChild(bool stubborn) {
   std::printf("child %d\n", child);
 }
 
-bool Connect() {
+sockaddr_in MasterAddress() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<in_port_t>(Number(std::getenv("MASTER_PORT"))));
   inet_pton(AF_INET, std::getenv("MASTER_ADDR"), &address.sin_addr);
+  return address;
+}
+
+bool Bind() {
+  const sockaddr_in address = MasterAddress();
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+         listen(fd, 1) == 0;
+}
+
+bool Connect() {
+  const sockaddr_in address = MasterAddress();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
 volatile sig_atomic_t caught = 0;
@@ -131,6 +144,9 @@ int main(int argc, char** argv) {
     } else if (verb == "listen") {
       if (accept(Number(std::getenv("AIT_LISTEN_FD")), nullptr, nullptr) < 0) return 98;
       std::printf("connected\n");
+    } else if (verb == "bind") {
+      if (!Bind()) return 96;
+      std::printf("bound\n");
     } else if (verb == "connect") {
       if (!Connect()) return 97;
     } else if (verb == "ignore") {

@@ -57,6 +57,11 @@ enum class RankInput {
   kRankZero,  // rank 0 reads the standard input of this process, the others nothing
 };
 
+enum class RankPort {
+  kInherited,  // rank 0 inherits the socket that listens on MASTER_PORT: nobody can take the port
+  kFree,  // the port is let go before rank 0 starts, for programs that do not know AIT_LISTEN_FD
+};
+
 /// Whether rank 0 believes that it writes to a terminal: a pseudo-terminal stands in the place of
 /// the pipe, so that a progress line is redrawn and colours are used.
 enum class RankTerminal { kNone, kError, kOutputAndError };
@@ -80,6 +85,7 @@ struct LaunchOptions {
 
   RankOutput* output = nullptr;  ///< nullptr: ranks write to the streams of this process
   RankInput input = RankInput::kNone;
+  RankPort port = RankPort::kInherited;
   RankTerminal terminal = RankTerminal::kNone;  ///< needs `output`
 };
 
