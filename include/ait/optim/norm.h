@@ -13,9 +13,10 @@
 // subnormal, are within its range.
 //
 //   ait::SumOfSquares sum = ait::ComputeSumOfSquares(owned_gradients);
-//   AllReduceSum(sum.words());                                   // int64; the whole decision of a
-//   step ait::GradientNorm norm = ait::GlobalNorm(sum, 1.0 / tokens); if (!norm.finite) return
-//   Skip(); optimizer.BeginStep({.gradient_scale = ait::ClipFactor(norm.value, 1.0) / tokens});
+//   AllReduceSum(sum.words());  // int64: all that a step has to agree on
+//   ait::GradientNorm norm = ait::GlobalNorm(sum, 1.0 / tokens);
+//   if (!norm.finite) return Skip();
+//   bound->BeginStep({.gradient_scale = ait::ClipFactor(norm.value, max_norm) / tokens});
 
 #include <array>
 #include <cstdint>
@@ -53,7 +54,8 @@ class SumOfSquares {
   std::array<std::int64_t, kWords> words_{};  // digits of 32 bits, the least first, and one count
 };
 
-/// The squares of `values`, whose first element is the first of a block.
+/// The squares of `values`, whose first element is the first of a block. Padding counts like any
+/// value: whoever owns the buffer keeps it zero.
 SumOfSquares ComputeSumOfSquares(std::span<const float> values, const Executor& executor = {},
                                  SimdLevel max_simd_level = SimdLevel::kAvx512);
 

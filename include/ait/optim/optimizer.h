@@ -14,8 +14,7 @@
 //
 //   AIT_ASSIGN_OR_RETURN(auto bound, ait::AdamW{{.learning_rate = 3e-4}}.Bind(layout));
 //   AIT_RETURN_IF_ERROR(bound->BeginStep({.gradient_scale = clip_factor / tokens}));
-//   AIT_RETURN_IF_ERROR(bound->Update({.begin = 0, .parameters = parameters, .gradients =
-//   gradients}));
+//   AIT_RETURN_IF_ERROR(bound->Update({0, parameters, gradients}));
 //
 // Results do not depend on how the owned elements are cut into slices, on the threads or on the
 // SIMD level: bit for bit the same.
