@@ -12,8 +12,9 @@
 namespace ait::inline v0 {
 namespace {
 
-// Digit i of 32 bits weighs 2^(32 i − 352). A block of 64 squares is between 2^−298, of which the double's last
-// bit weighs 2^−350, and 2^262; 21 digits reach to 2^320, above 2^57 of the largest blocks.
+// Digit i of 32 bits weighs 2^(32 i − 352). A block of 64 squares is between 2^−298, of which the
+// double's last bit weighs 2^−350, and 2^262; 21 digits reach to 2^320, above 2^57 of the largest
+// blocks.
 constexpr int kDigits = SumOfSquares::kWords - 1;
 constexpr int kLeastExponent = -352;
 constexpr int kExponentBias = 1075;  // of a double seen as a 53-bit integer times a power of two

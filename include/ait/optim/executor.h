@@ -10,11 +10,11 @@
 // first touched and later used by one thread, hence stays on its NUMA node. The results do not
 // depend on `threads`: bit for bit the same.
 //
-//   ait::Executor executor{.threads = 2};
-//   executor.run = [](int parts, const std::function<void(int)>& part) {
-//     at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
-//       for (int64_t i = begin; i < end; ++i) part(static_cast<int>(i));
-//     });
+//   ait::Executor executor{.threads = pool.size()};  // or ait::TorchExecutor()
+//   executor.run = [&](int parts, const std::function<void(int)>& part) {
+//     for (int i = 1; i < parts; ++i) pool.Start(i, part);  // part i always on thread i
+//     part(0);
+//     pool.Wait();
 //   };
 
 #include <functional>
