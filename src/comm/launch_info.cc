@@ -58,14 +58,14 @@ class Reader {
   std::vector<std::string> problems_;
 };
 
-Launcher LauncherOf(const Env& env) {
-  if (env.ait_run_id || env.ait_listen_fd || env.ait_parent_pid) return Launcher::kAitRun;
-  if (env.torchelastic_run_id) return Launcher::kTorchrun;
+LaunchedBy LauncherOf(const Env& env) {
+  if (env.ait_run_id || env.ait_listen_fd || env.ait_parent_pid) return LaunchedBy::kAitRun;
+  if (env.torchelastic_run_id) return LaunchedBy::kTorchrun;
   if (env.rank || env.world_size || env.local_rank || env.local_world_size || env.master_addr ||
       env.master_port) {
-    return Launcher::kManual;
+    return LaunchedBy::kHand;
   }
-  return Launcher::kNone;
+  return LaunchedBy::kNobody;
 }
 
 // By its text: a name that this host alone takes for loopback (127.0.1.1 of Debian) is right
@@ -148,15 +148,15 @@ void ReadAitRun(const Env& env, Reader& reader, LaunchInfo& info) {
 
 }  // namespace
 
-std::string_view Name(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::kNone:
-      return "none";
-    case Launcher::kManual:
-      return "by hand";
-    case Launcher::kAitRun:
+std::string_view Name(LaunchedBy launched_by) {
+  switch (launched_by) {
+    case LaunchedBy::kNobody:
+      return "nobody";
+    case LaunchedBy::kHand:
+      return "hand";
+    case LaunchedBy::kAitRun:
       return "ait run";
-    case Launcher::kTorchrun:
+    case LaunchedBy::kTorchrun:
       return "torchrun";
   }
   return "unknown";
@@ -165,14 +165,14 @@ std::string_view Name(Launcher launcher) {
 StatusOr<LaunchInfo> LaunchInfo::FromEnv(const Env& env) {
   Reader reader;
   LaunchInfo info;
-  info.launcher = LauncherOf(env);
+  info.launched_by = LauncherOf(env);
   info.interface_name = env.gloo_socket_ifname.value_or("");
-  if (info.launcher != Launcher::kNone) ReadPlace(env, reader, info);
-  switch (info.launcher) {
-    case Launcher::kTorchrun:
+  if (info.launched_by != LaunchedBy::kNobody) ReadPlace(env, reader, info);
+  switch (info.launched_by) {
+    case LaunchedBy::kTorchrun:
       ReadTorchrun(env, reader, info);
       break;
-    case Launcher::kAitRun:
+    case LaunchedBy::kAitRun:
       ReadAitRun(env, reader, info);
       break;
     default:

@@ -121,7 +121,7 @@ std::string World::Describe() const {
   const auto of = [](const Env::Value& value, std::string_view name, std::string_view otherwise) {
     return std::string(value ? name : otherwise);
   };
-  std::string table = Row("launcher", Name(launch.launcher), "");
+  std::string table = Row("launched by", Name(launch.launched_by), "");
   table += Row("rank", StrCat(rank(), " of ", size()),
                of(env.rank, "RANK, WORLD_SIZE", "one process alone"));
   table += Row("local rank", StrCat(local_rank(), " of ", local_size()),
@@ -135,10 +135,10 @@ std::string World::Describe() const {
                : launch.listen_fd >= 0 ? "AIT_LISTEN_FD"
                                        : "");
   table += Row("run id", launch.run_id,
-               launch.agent_store                       ? "made by rank 0"
-               : launch.launcher == Launcher::kAitRun   ? "AIT_RUN_ID"
-               : launch.launcher == Launcher::kTorchrun ? "TORCHELASTIC_RUN_ID"
-                                                        : "");
+               launch.agent_store                            ? "made by rank 0"
+               : launch.launched_by == LaunchedBy::kAitRun   ? "AIT_RUN_ID"
+               : launch.launched_by == LaunchedBy::kTorchrun ? "TORCHELASTIC_RUN_ID"
+                                                             : "");
   table += Row("this host", impl_->store->local_address(), "as the other ranks reach it");
   table += Row("transport", impl_->transport,
                of(env.gloo_socket_ifname, "GLOO_SOCKET_IFNAME", "interface by route"));

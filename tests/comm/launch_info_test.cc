@@ -56,7 +56,7 @@ Variables With(Variables variables, const Variables& changes) {
 
 TEST(LaunchInfo, NothingSetIsOneProcessAlone) {
   ASSERT_OK_AND_ASSIGN(const LaunchInfo info, LaunchInfo::FromEnv(Env{}));
-  EXPECT_EQ(info.launcher, Launcher::kNone);
+  EXPECT_EQ(info.launched_by, LaunchedBy::kNobody);
   EXPECT_EQ(info.rank, Rank(0));
   EXPECT_EQ(info.size, WorldSize(1));
   EXPECT_EQ(info.local_size, WorldSize(1));
@@ -64,7 +64,7 @@ TEST(LaunchInfo, NothingSetIsOneProcessAlone) {
 
 TEST(LaunchInfo, ReadsAManualLaunch) {
   ASSERT_OK_AND_ASSIGN(const LaunchInfo info, LaunchInfo::FromEnv(EnvOf(kManual)));
-  EXPECT_EQ(info.launcher, Launcher::kManual);
+  EXPECT_EQ(info.launched_by, LaunchedBy::kHand);
   EXPECT_EQ(info.rank, Rank(1));
   EXPECT_EQ(info.size, WorldSize(4));
   EXPECT_EQ(info.local_rank, Rank(1));
@@ -77,7 +77,7 @@ TEST(LaunchInfo, ReadsAManualLaunch) {
 
 TEST(LaunchInfo, ReadsTorchrun) {
   ASSERT_OK_AND_ASSIGN(const LaunchInfo info, LaunchInfo::FromEnv(EnvOf(kTorchrun)));
-  EXPECT_EQ(info.launcher, Launcher::kTorchrun);
+  EXPECT_EQ(info.launched_by, LaunchedBy::kTorchrun);
   EXPECT_TRUE(info.agent_store);
   EXPECT_EQ(info.run_id, "job");
   EXPECT_EQ(info.restart_count, 3);
@@ -86,7 +86,7 @@ TEST(LaunchInfo, ReadsTorchrun) {
 TEST(LaunchInfo, ReadsAitRun) {
   ASSERT_OK_AND_ASSIGN(const LaunchInfo info,
                        LaunchInfo::FromEnv(EnvOf(With(kAitRun, {{"GLOO_SOCKET_IFNAME", "eth1"}}))));
-  EXPECT_EQ(info.launcher, Launcher::kAitRun);
+  EXPECT_EQ(info.launched_by, LaunchedBy::kAitRun);
   EXPECT_EQ(info.listen_fd, 3);
   EXPECT_EQ(info.run_id, "r1");
   EXPECT_EQ(info.interface_name, "eth1");
@@ -97,7 +97,7 @@ TEST(LaunchInfo, AitRunInsideTorchrunIsAitRun) {
       const LaunchInfo info,
       LaunchInfo::FromEnv(EnvOf(With(
           kAitRun, {{"TORCHELASTIC_RUN_ID", "outer"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}))));
-  EXPECT_EQ(info.launcher, Launcher::kAitRun);
+  EXPECT_EQ(info.launched_by, LaunchedBy::kAitRun);
   EXPECT_FALSE(info.agent_store);
 }
 

@@ -110,7 +110,7 @@ TEST(World, OneProcessAloneNeedsNoNetwork) {
   std::vector<float> x{1, 2};
   EXPECT_OK(world->communicator()->AllReduce(View(x), ReduceOp::kSum).Wait());
   EXPECT_EQ(x[1], 2);
-  EXPECT_THAT(world->Describe(), AllOf(StartsWith("launcher     none\n"), HasSubstr("network")));
+  EXPECT_THAT(world->Describe(), AllOf(StartsWith("launched by  nobody\n"), HasSubstr("network")));
 }
 
 TEST(World, RefusesAContradictoryEnvironment) {
@@ -137,7 +137,7 @@ TEST(World, RanksStartedByHandMeetAtTheMaster) {
   EXPECT_OK((*first)->store()->Set("k", "v"));
   EXPECT_EQ(*(*second)->store()->Get("k", Deadline::After(seconds(5))), "v");
   EXPECT_THAT((*second)->Describe(),
-              AllOf(HasSubstr("by hand"), HasSubstr("1 of 2"), HasSubstr("RANK, WORLD_SIZE"),
+              AllOf(HasSubstr("hand"), HasSubstr("1 of 2"), HasSubstr("RANK, WORLD_SIZE"),
                     HasSubstr(StrCat("127.0.0.1 port ", port)), HasSubstr("null")));
   second->reset();
 }
