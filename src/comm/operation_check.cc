@@ -141,6 +141,12 @@ Status Check(const Operation& operation, Rank rank, WorldSize size) {
       AIT_RETURN_IF_ERROR(both());
       AIT_RETURN_IF_ERROR(CheckParts(operation.counts, size, &input, "input"));
       AIT_RETURN_IF_ERROR(CheckParts(operation.receive_counts, size, &output, "output"));
+      if (const auto self = static_cast<std::size_t>(rank.value());
+          operation.counts[self] != operation.receive_counts[self]) {
+        return InvalidArgumentError("this rank sends ", operation.counts[self],
+                                    " elements to itself, but expects ",
+                                    operation.receive_counts[self]);
+      }
       if (Overlap(input, output)) {
         return InvalidArgumentError("input and output overlap; all-to-all cannot be in place");
       }

@@ -144,9 +144,9 @@ Status ThreadHub::FailureOf(const Task& task, bool was_current) {
   const std::string who = Who(task.rank, task.operation);
   if (task.cancelled) return CancelledError(who, kCancelled);
   if (seat.leaving) return AbortedError(who, ": its communicator was destroyed");
-  const bool first = !std::exchange(seat.told, true);
-  const bool lost_peer = gone_ && IsMessage(task.operation) && task.operation.peer == *gone_;
-  if (was_current || lost_peer || (gone_ && first)) return Annotate(*broken_, who);
+  const bool is_first_loss = gone_ && (IsMessage(task.operation) ? task.operation.peer == *gone_
+                                                                 : !std::exchange(seat.told, true));
+  if (was_current || is_first_loss) return Annotate(*broken_, who);
   return AbortedError(who, ": the group failed earlier: ", Message(*broken_));
 }
 

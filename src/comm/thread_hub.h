@@ -80,7 +80,7 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
     std::optional<Operation> last;    // the last collective that ended
     std::deque<Delivery> deliveries;  // messages to copy by this rank
     int lent = 0;                     // messages of this rank that others copy
-    bool told = false;                // an operation of this rank has met the broken group
+    bool told = false;                // a collective of this rank has met the loss of a peer
     bool leaving = false;
     std::atomic<std::uint64_t> changes{0};
     std::condition_variable changed;
