@@ -19,12 +19,11 @@ struct Unit {
 using Units = std::vector<Unit>;
 
 Units MakeUnits(const Machine& machine, const CpuSet& usable, bool whole_cores) {
-  std::map<std::tuple<int, int, int>, Unit> ordered;  // by node, cache and first CPU
+  std::map<std::tuple<int, int, int, int>, Unit> ordered;  // by node, cache, core, thread
   for (int id : usable) {
     const Cpu& cpu = *machine.FindCpu(id);
     const int node = cpu.node.value_or(-1);
-    const int first = whole_cores ? machine.cores[static_cast<std::size_t>(cpu.core)].front() : id;
-    Unit& unit = ordered[{node, cpu.cache_group, first}];
+    Unit& unit = ordered[{node, cpu.cache_group, cpu.core, whole_cores ? 0 : id}];
     unit.cpus.Add(id);
     unit.node = node;
     unit.cache_group = cpu.cache_group;

@@ -123,11 +123,12 @@ TEST(CpuDivision, TheQuotaLimitsThreadsNotPlaces) {
 TEST(CpuDivision, MoreRanksThanCoresShareCores) {
   const Machine machine = MakeMachine(1, 1, 2, 2);
   const CpuDivision division = Divide(machine, machine.online, 4);
-  EXPECT_THAT(Lists(division), ElementsAre("0", "1", "2", "3"));
+  EXPECT_THAT(Lists(division), ElementsAre("0", "2", "1", "3"));
   EXPECT_EQ(division.sharing, CpuSharing::kCores);
   EXPECT_EQ(Name(division.sharing), "cores");
   const CpuDivision three = Divide(machine, machine.online, 3);
   EXPECT_EQ(three.sharing, CpuSharing::kCores);
+  EXPECT_THAT(Lists(three), ElementsAre("0", "2", "1,3")) << "who gets two threads gets a core";
   EXPECT_EQ(three.ranks[0].threads, 1);
 }
 
