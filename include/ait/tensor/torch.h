@@ -4,17 +4,20 @@
 
 // Adapters that give tensors: for programs that include libtorch anyway.
 //
-// **Price.** This header includes ATen/core/Tensor.h and one factory: about 3 CPU-seconds in every
-// file that includes it. The rest of ait only forward-declares `at::Tensor`.
+// **Price.** This header includes ATen/core/Tensor.h and two operators: about 4 CPU-seconds in
+// every file that includes it. The rest of ait only forward-declares `at::Tensor`.
 //
-//   at::Tensor tokens = TensorOver(View(batch.tokens), {batch.rows(), batch.sequence_length + 1});
+//   at::Tensor logits = model->forward(Inputs(batch));
+//   return LossSum{SumOfCrossEntropy(logits, Targets(batch)), batch.token_count()};
 
 #include <ATen/core/ivalue.h>
 // ivalue.h first: the headers below are incomplete without it on some compilers.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/from_blob.h>
 
 #include "ait/comm/buffer.h"
+#include "ait/data/token_batch.h"
 #include "ait/tensor/dtype.h"
 #include "ait/tensor/view.h"
 
@@ -28,6 +31,27 @@ inline at::Tensor TensorOver(const Buffer& buffer, at::IntArrayRef sizes) {
 
 /// The same, of one dimension.
 inline at::Tensor TensorOver(const Buffer& buffer) { return TensorOver(buffer, {buffer.count}); }
+
+/// All tokens of the batch, [rows, sequence_length + 1] of int64: a view of the batch's memory,
+/// only to be read, as are the two below.
+inline at::Tensor Tokens(const TokenBatch& batch) {
+  const Buffer tokens{const_cast<std::int64_t*>(batch.tokens.data()),
+                      static_cast<std::int64_t>(batch.tokens.size()), DType::kInt64};
+  return TensorOver(tokens, {batch.rows(), batch.sequence_length + 1});
+}
+
+/// What the model reads, [rows, sequence_length].
+inline at::Tensor Inputs(const TokenBatch& batch) {
+  return Tokens(batch).slice(1, 0, batch.sequence_length);
+}
+
+/// What it is to predict, [rows, sequence_length]: the token after each input.
+inline at::Tensor Targets(const TokenBatch& batch) { return Tokens(batch).slice(1, 1); }
+
+/// Sum of the cross entropies of `logits` [..., classes] against `targets` [...], in nats.
+inline at::Tensor SumOfCrossEntropy(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Sum);
+}
 
 }  // namespace ait::inline v0
 
