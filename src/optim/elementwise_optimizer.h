@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_
-#define AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_
+#ifndef AIT_OPTIM_ELEMENTWISE_OPTIMIZER_H_
+#define AIT_OPTIM_ELEMENTWISE_OPTIMIZER_H_
 
 // What all optimizers share whose update of an element depends on that element alone: state arrays
 // over the owned ranges, the cut of a slice into threads and groups. The arithmetic is an
@@ -51,4 +51,4 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout&
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_OPTIM_ELEMENTWISE_OPTIMIZER_H_
+#endif  // AIT_OPTIM_ELEMENTWISE_OPTIMIZER_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_OPTIM_KERNELS_H_
-#define AIT_SRC_OPTIM_KERNELS_H_
+#ifndef AIT_OPTIM_KERNELS_H_
+#define AIT_OPTIM_KERNELS_H_
 
 // The inner loops of optim, one table of functions per SIMD level. All tables compute the same
 // bits.
@@ -58,4 +58,4 @@ extern const Kernels kAvx512Kernels;  // x86-64 only
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_OPTIM_KERNELS_H_
+#endif  // AIT_OPTIM_KERNELS_H_

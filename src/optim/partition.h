@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_OPTIM_PARTITION_H_
-#define AIT_SRC_OPTIM_PARTITION_H_
+#ifndef AIT_OPTIM_PARTITION_H_
+#define AIT_OPTIM_PARTITION_H_
 
 // The static partition of a range over the parts of an Executor.
 
@@ -35,4 +35,4 @@ void ForEachPart(const Executor& executor, ElementRange range, const Body& body)
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_OPTIM_PARTITION_H_
+#endif  // AIT_OPTIM_PARTITION_H_

@@ -46,7 +46,8 @@ struct StepOptions {
 };
 
 /// A part of the owned elements: element `begin + i` of the flat buffer is parameters[i] and
-/// gradients[i]. Both spans have the same size; the range lies inside one owned range.
+/// gradients[i]. Both spans have the same size and do not overlap; the range lies inside one owned
+/// range.
 struct UpdateSlice {
   std::int64_t begin = 0;
   std::span<float> parameters;
