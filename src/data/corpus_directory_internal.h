@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
+#define AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
+
+// A directory while a corpus is packed into it: held by one process, and kept clean.
+
+#include <string>
+
+#include "data/manifest_internal.h"
+
+namespace ait::inline v0 {
+namespace internal {
+
+class CorpusDirectory {
+ public:
+  /// Makes the directory if need be and locks it. **Errors.** Unavailable: another process packs
+  /// there.
+  static StatusOr<CorpusDirectory> Lock(const std::string& path);
+  CorpusDirectory(CorpusDirectory&& other) noexcept;
+  CorpusDirectory& operator=(CorpusDirectory&&) = delete;
+  ~CorpusDirectory();
+
+  const std::string& path() const { return path_; }
+
+  /// Removes shards and temporary files that `manifest` does not list, such as those of a process
+  /// that was killed; all of them if it is null. Other files are left alone.
+  void RemoveStale(const Manifest* manifest) const;
+
+ private:
+  CorpusDirectory(std::string path, int fd);
+  std::string path_;
+  int fd_;  // the lock goes with it
+};
+
+/// Names of shards: shard-<corpus>-<number>.tokens, so that old and new may lie side by side.
+std::string ShardName(std::uint64_t corpus_digest, std::int64_t number);
+
+}  // namespace internal
+}  // namespace ait::inline v0
+
+#endif  // AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
