@@ -46,7 +46,7 @@ TEST(Program, ASubcommandThatIsNotThereGetsASuggestion) {
 }
 
 TEST(Program, EverySubcommandHasHelpWithExamples) {
-  for (const char* subcommand : {"run", "topo"}) {
+  for (const char* subcommand : {"pack", "run", "topo"}) {
     const Exit exit = Ait({subcommand, "--help"});
     EXPECT_EQ(exit.code, 0);
     EXPECT_THAT(exit.output, HasSubstr("Examples:\n  ait " + std::string(subcommand)));

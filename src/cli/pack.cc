@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/pack.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <string>
+#include <vector>
+
+#include "ait/data/pack.h"
+#include "cli/program.h"
+
+namespace ait::cli {
+namespace {
+
+constexpr char kExamples[] = R"(
+Files that begin as gzip are unpacked (.gz, and .dz of dictzip). Every byte is a token, every file a
+document with one token 0 after it. Packing the same again does nothing.
+
+Examples:
+  ait pack text book.txt --out corpus
+  ait pack text a.txt b.txt.gz --out corpus --shard-tokens 1000000 --force
+)";
+
+int Pack(const std::vector<std::string>& files, const PackOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const StatusOr<PackReport> report = PackText(files, options);
+  if (!report.ok()) return Fail("pack", report.status());
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  std::printf("%s: %lld tokens of a vocabulary of %lld, %lld documents, %lld shards; %s %.1f s\n",
+              options.directory.c_str(), static_cast<long long>(report->tokens),
+              static_cast<long long>(report->vocabulary_size),
+              static_cast<long long>(report->documents), static_cast<long long>(report->shards),
+              report->was_up_to_date ? "up to date, checked in" : "packed in", elapsed.count());
+  return kSuccess;
+}
+
+}  // namespace
+
+int RunPack(int argc, char** argv) {
+  cxxopts::Options options("ait pack", "Turns text files into a corpus for TokenDataset.\n");
+  options.custom_help("text FILE... --out DIR [OPTION...]");
+  const std::string shard_tokens = std::to_string(PackOptions().shard_tokens);
+  options.add_options()  //
+      ("out", "directory of the corpus; made if it does not exist", cxxopts::value<std::string>(),
+       "DIR")  //
+      ("shard-tokens", "most tokens of a file",
+       cxxopts::value<std::int64_t>()->default_value(shard_tokens), "N")  //
+      ("force", "replace another corpus in DIR")                          //
+      ("h,help", "print this help");
+  try {
+    const cxxopts::ParseResult parsed = options.parse(argc, argv);
+    if (parsed.count("help") != 0) {
+      std::printf("%s%s", options.help().c_str(), kExamples);
+      return kSuccess;
+    }
+    // Not a value of cxxopts, which would split names at commas.
+    std::vector<std::string> words = parsed.unmatched();
+    if (words.empty() || words.front() != "text") {
+      return FailUsage("pack", "the first word says what is packed, and must be 'text'");
+    }
+    words.erase(words.begin());
+    if (words.empty()) return FailUsage("pack", "no files to pack");
+    if (parsed.count("out") == 0) return FailUsage("pack", "no --out DIR");
+    return Pack(words, {.directory = parsed["out"].as<std::string>(),
+                        .shard_tokens = parsed["shard-tokens"].as<std::int64_t>(),
+                        .existing = parsed.count("force") != 0 ? ExistingCorpus::kReplace
+                                                               : ExistingCorpus::kRefuse});
+  } catch (const cxxopts::exceptions::exception& error) {
+    return FailUsage("pack", error.what());
+  }
+}
+
+}  // namespace ait::cli
