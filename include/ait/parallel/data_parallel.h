@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_PARALLEL_DATA_PARALLEL_H_
+#define AIT_PARALLEL_DATA_PARALLEL_H_
+
+// `DataParallel`: one model on many ranks; every rank sees other data and takes the same step.
+//
+// The engine moves the trainable parameters into flat buffers (ait/parallel/flat_layout.h) and
+// gives each a `.grad` that is a view of a flat gradient buffer, for as long as it lives. While
+// backward runs, every bucket whose gradients have all come is summed over the ranks; the rest of
+// the step is explicit:
+//
+//   auto engine = DataParallel::Create(world->communicator(), NamedParameters(*model)).value();
+//   AIT_RETURN_IF_ERROR(engine->SetOptimizer(AdamW{{.learning_rate = 3e-4}}));
+//   AIT_RETURN_IF_ERROR(engine->BeginMicroStep(MicroStep::kLast));
+//   at::Tensor loss = SumOfLosses(model->forward(inputs), targets);      // a sum, not a mean
+//   AIT_RETURN_IF_ERROR(engine->Backward(loss));
+//   AIT_ASSIGN_OR_RETURN(GradientSummary sum, engine->FinishGradients({.count = targets.numel()}));
+//   AIT_RETURN_IF_ERROR(engine->Update({.gradient_scale = 1.0 / sum.count}));
+//
+// Gradients are sums: over micro-steps, then over ranks in rank order. They are divided once, by
+// what all ranks together have counted. So two ranks give, bit for bit, what one rank gives that
+// accumulates the two batches, and the size of the buckets changes no bit.
+//
+// A parameter may be used many times, not at all, or by some ranks only; it may be tied or frozen.
+// What it may not: change its requires_grad, its memory or its shape afterwards. A tensor that
+// replaces a parameter in its module is not seen; change values in place, under NoGradGuard.
+//
+// **Collective.** Create, FinishGradients, BroadcastBuffers, and the Backward of a last micro-step:
+// all ranks, in the same order.
+// **Errors.** A failed collective, or an exception in backward, ends the engine: the error names
+// bucket, rank and phase, the communicator is aborted so that no peer waits in vain, and every
+// later call returns FailedPrecondition with the first reason.
+// **Thread-safety.** One thread at a time, the same that runs backward.
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "ait/base/status.h"
+#include "ait/base/types.h"
+#include "ait/memory/resource.h"
+#include "ait/optim/optimizer.h"
+#include "ait/parallel/flat_layout.h"
+#include "ait/parallel/named_tensor.h"
+#include "ait/parallel/step_counters.h"
+
+namespace ait::inline v0 {
+
+class Communicator;
+
+/// What is sharded over the ranks instead of repeated on each.
+enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
+
+/// What is done about the values that the ranks start with.
+enum class InitialSync {
+  kBroadcast,  // everybody gets the parameters and buffers of rank 0
+  kVerify,     // they must be equal already, bit for bit; the error names the first that is not
+};
+
+/// Which backward follows.
+enum class MicroStep {
+  kAccumulate,  // more will come: gradients stay on this rank
+  kLast,        // the last of the step: gradients are reduced as they come
+};
+
+struct DataParallelOptions {
+  /// Only kNone for now; the others are refused with Unimplemented.
+  ZeroStage zero_stage = ZeroStage::kNone;
+  Bytes first_bucket = MiB(1);
+  Bytes bucket_cap = MiB(25);
+  InitialSync initial_sync = InitialSync::kBroadcast;
+  /// Of every collective; zero takes the communicator's.
+  std::chrono::milliseconds timeout{0};
+  /// Where the flat buffers live; empty takes a heap of its own.
+  MemoryHandle memory;
+  /// Tensors that are no parameters but belong to the model: `NamedBuffers(*model)`.
+  NamedTensors buffers;
+  /// Any text that must be the same on all ranks, such as the configuration of the model.
+  std::string must_agree;
+};
+
+/// What a rank brings to the one small reduction of a step.
+struct StepInput {
+  /// Tokens or samples that the losses of this step summed over, on this rank; ≥ 0.
+  std::int64_t count = 1;
+  /// Sum of the losses on this rank, for the summary.
+  double loss_sum = 0;
+  /// A number that must be the same on all ranks, such as a hash of the learning rate.
+  std::uint64_t must_agree = 0;
+};
+
+/// What all ranks know, and decide by, after it: the same bits on every rank.
+struct GradientSummary {
+  std::int64_t count = 0;  // over all ranks; > 0
+  double loss_sum = 0;     // over all ranks, added in rank order
+  double norm = 0;         // L2 norm of the sum of gradients divided by `count`
+  bool finite = true;      // no gradient is infinite or NaN
+  std::string not_finite;  // the first parameter whose gradient is not, else empty
+};
+
+class DataParallel {
+ public:
+  /// **Collective. Blocks.** Checks that all ranks have the same parameters and options, and moves
+  /// the parameters. The tensors stay the same objects, their values keep their strides; a
+  /// parameter with gaps in memory becomes contiguous.
+  /// **Errors.** InvalidArgument, on every rank, names the parameter and the ranks that differ;
+  /// Unimplemented: a ZeRO stage, or a tensor that is not in host memory.
+  static StatusOr<std::unique_ptr<DataParallel>> Create(std::shared_ptr<Communicator> communicator,
+                                                        NamedTensors parameters,
+                                                        DataParallelOptions options = {});
+
+  /// Parameters and gradients keep their memory; backward works on, on this rank alone.
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  const std::shared_ptr<Communicator>& communicator() const;
+  const FlatLayout& layout() const;
+
+  /// Binds the optimizer to the flat buffers, with fresh state. **Errors.** as `Optimizer::Bind`;
+  /// Unimplemented if a trainable parameter is not fp32.
+  Status SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level = SimdLevel::kAvx512);
+  /// One per flat buffer, in the order of `layout().groups()`; empty before SetOptimizer.
+  std::span<const std::unique_ptr<BoundOptimizer>> optimizers() const;
+
+  /// Opens a micro-step, before its forward. **Errors.** FailedPrecondition: a last micro-step is
+  /// still open, or a parameter was frozen, unfrozen or moved since Create; it is named.
+  Status BeginMicroStep(MicroStep micro_step);
+
+  /// **Blocks.** Runs backward from a scalar. `loss.backward()` in user code does the same, but
+  /// then exceptions are the user's, errors come with FinishGradients, and times are coarser.
+  Status Backward(const at::Tensor& loss);
+
+  /// **Collective. Blocks.** Ends the reduction of gradients and makes the decision of the step.
+  /// **Errors.** FailedPrecondition: no last micro-step was run; InvalidArgument, on every rank: a
+  /// negative count, a total of 0, or `must_agree` differs between the ranks named.
+  StatusOr<GradientSummary> FinishGradients(const StepInput& input);
+
+  /// Takes the step on all parameters and zeroes the gradients, in one pass. `gradients_after` is
+  /// kZero in any case. **Errors.** FailedPrecondition: before FinishGradients or without an
+  /// optimizer.
+  Status Update(const StepOptions& options);
+
+  /// Ends the step without an update: zeroes the gradients. Also throws away micro-steps
+  /// accumulated so far. Refused while a last micro-step is open.
+  Status Discard();
+
+  /// **Collective. Blocks.** Gives all ranks the buffers of rank 0.
+  Status BroadcastBuffers();
+
+  /// Of the step in progress, or of the last one until the next begins.
+  const StepCounters& counters() const;
+  /// Ok, or why the engine has ended.
+  const Status& status() const;
+
+ private:
+  class Impl;
+  explicit DataParallel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_PARALLEL_DATA_PARALLEL_H_

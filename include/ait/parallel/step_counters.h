@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_PARALLEL_STEP_COUNTERS_H_
+#define AIT_PARALLEL_STEP_COUNTERS_H_
+
+// What one training step of `DataParallel` did: how much it communicated, and how long it waited.
+//
+//   StepCounters c = engine->counters();
+//   double exposed = Seconds(c.exposed) / Seconds(c.forward + c.backward + c.exposed + c.update);
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ait/base/clock.h"
+
+namespace ait::inline v0 {
+
+constexpr double Seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// One bucket in one step. Times count from the begin of the last backward.
+struct BucketCounters {
+  std::int64_t bytes = 0;
+  int unused_parameters = 0;  // that backward did not reach; they contribute zeros
+  Duration ready{};           // all gradients there, the reduction was issued
+  Duration communication{};   // from the begin of the reduction to its end
+  Duration exposed{};         // that the step stood still for it
+};
+
+struct StepCounters {
+  std::int64_t step = 0;  // counted from 1
+  int micro_steps = 0;
+  int unused_parameters = 0;            // in the last micro-step, on this rank
+  int unreduced_buckets = 0;            // always 0 after a step that ended well
+  std::int64_t collectives = 0;         // of the step, the one small reduction included
+  std::int64_t communicated_bytes = 0;  // handed to these collectives on this rank
+  Duration forward{};                   // from BeginMicroStep to Backward, all micro-steps
+  Duration backward{};                  // within Backward, waiting excluded
+  Duration communication{};             // sum over buckets
+  Duration exposed{};                   // waiting for buckets and for the small reduction
+  Duration overlap{};  // part of the buckets' communication that hid behind backward
+  Duration update{};   // optimizer
+  std::vector<BucketCounters> buckets;  // in order of reduction
+};
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_PARALLEL_STEP_COUNTERS_H_

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/parallel/data_parallel.h"
+
+#include <utility>
+
+#include "parallel/agreement_internal.h"
+#include "parallel/data_parallel_impl.h"
+#include "tensor/catch.h"
+
+namespace ait::inline v0 {
+namespace {
+
+std::string OptionsText(const DataParallelOptions& options) {
+  return StrCat("options: zero_stage ", static_cast<int>(options.zero_stage), ", first_bucket ",
+                options.first_bucket, ", bucket_cap ", options.bucket_cap, ", initial_sync ",
+                options.initial_sync == InitialSync::kBroadcast ? "broadcast" : "verify",
+                ", must_agree \"", options.must_agree, "\"");
+}
+
+Status CheckOptions(const DataParallelOptions& options) {
+  if (options.zero_stage != ZeroStage::kNone) {
+    return UnimplementedError("ZeRO stage ", static_cast<int>(options.zero_stage),
+                              " is not there yet; use ZeroStage::kNone");
+  }
+  return OkStatus();
+}
+
+// Buffers that share memory with a parameter would lose it when the parameter moves.
+Status CheckBuffers(const NamedTensors& buffers, const NamedTensors& parameters) {
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    const at::Tensor& buffer = buffers.tensor(b);
+    if (!buffer.defined() || buffer.layout() != c10::kStrided || !buffer.device().is_cpu()) {
+      return InvalidArgumentError("buffer ", buffers.name(b),
+                                  " is not a dense tensor in host memory");
+    }
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (buffer.numel() > 0 && parameters.tensor(p).is_alias_of(buffer)) {
+        return InvalidArgumentError("buffer ", buffers.name(b), " shares memory with parameter ",
+                                    parameters.name(p), "; clone it");
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// Everything that a rank can find wrong by itself, before the ranks talk.
+StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensors& parameters,
+                             const DataParallelOptions& options) {
+  AIT_RETURN_IF_ERROR(CheckOptions(options));
+  AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
+  AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
+  return FlatLayout::Create(std::move(infos), {.world_size = communicator.size(),
+                                               .first_bucket = options.first_bucket,
+                                               .bucket_cap = options.bucket_cap});
+}
+
+internal::Facts AllFacts(const FlatLayout& layout, const DataParallelOptions& options) {
+  internal::Facts facts = {OptionsText(options)};
+  for (std::string& fact : internal::FactsOf(layout.parameters())) facts.push_back(std::move(fact));
+  for (std::size_t b = 0; b < options.buffers.size(); ++b) {
+    const at::Tensor& buffer = options.buffers.tensor(b);
+    std::string sizes;
+    for (const std::int64_t size : buffer.sizes()) sizes += StrCat(sizes.empty() ? "" : ", ", size);
+    facts.push_back(StrCat("buffer ", options.buffers.name(b), ": ",
+                           c10::toString(buffer.scalar_type()), " [", sizes, "]"));
+  }
+  return facts;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(
+    std::shared_ptr<Communicator> communicator, NamedTensors parameters,
+    DataParallelOptions options) {
+  if (communicator == nullptr) return InvalidArgumentError("the communicator is null");
+  StatusOr<FlatLayout> layout =
+      internal::CatchAsStatus([&] { return Prepare(*communicator, parameters, options); });
+  AIT_RETURN_IF_ERROR(internal::CheckAgreement(
+      *communicator, layout.status(), layout.ok() ? AllFacts(*layout, options) : internal::Facts(),
+      layout.ok() ? layout->hash() : 0, {.timeout = options.timeout}));
+  auto impl =
+      std::make_unique<Impl>(std::move(communicator), std::move(options), *std::move(layout));
+  AIT_RETURN_IF_ERROR(internal::CatchAsStatus([&] { return impl->Start(std::move(parameters)); }));
+  return std::unique_ptr<DataParallel>(new DataParallel(std::move(impl)));
+}
+
+DataParallel::DataParallel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DataParallel::~DataParallel() = default;
+
+const std::shared_ptr<Communicator>& DataParallel::communicator() const {
+  return impl_->communicator;
+}
+const FlatLayout& DataParallel::layout() const { return impl_->layout; }
+const StepCounters& DataParallel::counters() const { return impl_->counters; }
+const Status& DataParallel::status() const { return impl_->ended; }
+std::span<const std::unique_ptr<BoundOptimizer>> DataParallel::optimizers() const {
+  return impl_->optimizers;
+}
+
+Status DataParallel::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
+  return impl_->SetOptimizer(optimizer, max_simd_level);
+}
+Status DataParallel::BeginMicroStep(MicroStep micro_step) {
+  return internal::CatchAsStatus([&] { return impl_->BeginMicroStep(micro_step); });
+}
+Status DataParallel::Backward(const at::Tensor& loss) { return impl_->Backward(loss); }
+StatusOr<GradientSummary> DataParallel::FinishGradients(const StepInput& input) {
+  return internal::CatchAsStatus([&] { return impl_->FinishGradients(input); });
+}
+Status DataParallel::Update(const StepOptions& options) {
+  return internal::CatchAsStatus([&] { return impl_->Update(options); });
+}
+Status DataParallel::Discard() {
+  return internal::CatchAsStatus([&] { return impl_->Discard(); });
+}
+Status DataParallel::BroadcastBuffers() {
+  return internal::CatchAsStatus([&] { return impl_->BroadcastBuffers(); });
+}
+
+}  // namespace ait::inline v0

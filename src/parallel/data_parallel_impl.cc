@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/data_parallel_impl.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "ait/optim/torch_executor.h"
+#include "parallel/agreement_internal.h"
+#include "parallel/hash_internal.h"
+#include "tensor/catch.h"
+
+namespace ait::inline v0 {
+namespace {
+
+Time Now() { return SystemClock().now(); }
+
+Buffer BufferOf(const at::Tensor& contiguous) {
+  // The dtype was checked when the model was inspected; bytes are enough to copy and compare.
+  return {contiguous.data_ptr(), static_cast<std::int64_t>(contiguous.nbytes()), DType::kUInt8};
+}
+
+}  // namespace
+
+DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions given,
+                         FlatLayout flat_layout)
+    : communicator(std::move(comm)),
+      options(std::move(given)),
+      layout(std::move(flat_layout)),
+      executor_(TorchExecutor()) {}
+
+DataParallel::Impl::~Impl() {
+  if (hook_target_ != nullptr) hook_target_->engine = nullptr;
+}
+
+OperationOptions DataParallel::Impl::Labelled(std::string label) const {
+  return {.timeout = options.timeout, .label = std::move(label)};
+}
+
+Status DataParallel::Impl::Start(NamedTensors parameters) {
+  AIT_ASSIGN_OR_RETURN(
+      store_, internal::ParameterStore::Create(std::move(parameters), layout, options.memory));
+  AIT_RETURN_IF_ERROR(SyncInitialValues());
+  reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, store_->gradients(),
+                                                       store_->handle_counts(), Labelled(""));
+  fired_.resize(store_->handles().size());
+  InstallHooks();
+  return OkStatus();
+}
+
+Status DataParallel::Impl::Broadcast(const at::Tensor& tensor, std::string label) {
+  const at::Tensor values = internal::Contiguous(tensor);
+  AIT_RETURN_IF_ERROR(
+      communicator->Broadcast(BufferOf(values), Rank(0), Labelled(std::move(label))).Wait());
+  internal::WriteBack(values, tensor);
+  return OkStatus();
+}
+
+Status DataParallel::Impl::SyncInitialValues() {
+  if (communicator->size().value() == 1) return OkStatus();
+  const NamedTensors& named = store_->named();
+  if (options.initial_sync == InitialSync::kBroadcast) {
+    for (const Buffer& buffer : store_->parameters()) {
+      AIT_RETURN_IF_ERROR(
+          communicator->Broadcast(buffer, Rank(0), Labelled("initial parameters")).Wait());
+    }
+    for (const int i : store_->frozen()) {
+      const auto index = static_cast<std::size_t>(i);
+      AIT_RETURN_IF_ERROR(Broadcast(named.tensor(index), named.name(index)));
+    }
+    return BroadcastBuffers();
+  }
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> hashes;
+  const auto add = [&](const NamedTensors& list) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const at::Tensor values = internal::Contiguous(list.tensor(i));
+      names.push_back(list.name(i));
+      hashes.push_back(internal::HashBytes(values.const_data_ptr(), values.nbytes()));
+    }
+  };
+  add(named);
+  add(options.buffers);
+  return internal::CheckEqual(*communicator, names, hashes, "the initial value", Labelled(""));
+}
+
+Status DataParallel::Impl::BroadcastBuffers() {
+  AIT_RETURN_IF_ERROR(Usable("BroadcastBuffers"));
+  if (communicator->size().value() == 1) return OkStatus();
+  for (std::size_t b = 0; b < options.buffers.size(); ++b) {
+    const Status status = Broadcast(options.buffers.tensor(b), options.buffers.name(b));
+    if (!status.ok()) return End(status, "broadcasting buffers");
+  }
+  return OkStatus();
+}
+
+void DataParallel::Impl::InstallHooks() {
+  hook_target_ = std::make_shared<HookTarget>(HookTarget{this});
+  for (std::size_t h = 0; h < store_->handles().size(); ++h) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(store_->handles()[h].tensor);
+    accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [target = hook_target_, h](const torch::autograd::variable_list& outputs,
+                                   const torch::autograd::variable_list&) {
+          if (target->engine != nullptr) target->engine->OnGradient(h);
+          return outputs;
+        }));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+// Runs inside backward, right after autograd has added to `.grad`.
+void DataParallel::Impl::OnGradient(std::size_t h) noexcept {
+  if (!hook_error_.ok() || !ended.ok()) return;
+  internal::Handle& handle = store_->handles()[h];
+  const std::string& name = layout.parameters()[static_cast<std::size_t>(handle.owner)].name;
+  if (c10::GradMode::is_enabled()) {
+    hook_error_ = UnimplementedError(
+        "double backward is not supported: parameter ", name,
+        " got a gradient that has a graph of its own; call backward without create_graph, or take "
+        "higher derivatives by torch::autograd::grad");
+    return;
+  }
+  if (state_ != State::kAccumulating && state_ != State::kReducing) {
+    hook_error_ = FailedPreconditionError("backward reached parameter ", name,
+                                          " outside of a micro-step; call BeginMicroStep first");
+    return;
+  }
+  bool others =
+      false;  // another tensor of the same tied parameter has put its gradient in the slot
+  if (!handle.tensor.mutable_grad().is_same(handle.gradient)) {
+    for (std::size_t i = 0; i < fired_.size(); ++i) {
+      others = others || (fired_[i] && store_->handles()[i].owner == handle.owner);
+    }
+    hook_error_ = internal::CatchAsStatus([&] { store_->FoldGradient(handle, others); });
+    if (!hook_error_.ok()) return;
+  }
+  if (state_ == State::kReducing && fired_[h]) {
+    hook_error_ = FailedPreconditionError(
+        "parameter ", name,
+        " got a second gradient in the last micro-step, when the first was being reduced; run one "
+        "backward over the sum of the losses, or make the earlier ones MicroStep::kAccumulate");
+    return;
+  }
+  fired_[h] = true;
+  if (state_ != State::kReducing) return;
+  if (backward_begin_ == Time{}) backward_begin_ = Now();  // loss.backward() of the user
+  reducer_->MarkReady(handle.owner);
+}
+
+Status DataParallel::Impl::Usable(const char* call) const {
+  if (ended.ok()) return OkStatus();
+  return FailedPreconditionError(call, ": the data-parallel engine has ended: ", Message(ended));
+}
+
+Status DataParallel::Impl::End(const Status& reason, const char* phase) {
+  ended = Annotate(reason,
+                   StrCat("rank ", communicator->rank(), ", step ", counters.step, ", ", phase));
+  communicator->Abort(ended);
+  return ended;
+}
+
+Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
+  AIT_RETURN_IF_ERROR(Usable("SetOptimizer"));
+  std::vector<std::unique_ptr<BoundOptimizer>> bound;
+  for (const FlatGroup& group : layout.groups()) {
+    ParameterLayout parameters;
+    for (const FlatSlot& slot : group.slots) {
+      const ParameterInfo& info = layout.parameters()[static_cast<std::size_t>(slot.parameter)];
+      if (group.dtype != DType::kFloat32) {
+        return UnimplementedError("parameter ", info.name, " is ", Name(group.dtype),
+                                  "; the optimizers update float32 so far");
+      }
+      parameters.parameters.push_back(
+          {.name = info.name, .begin = slot.offset, .shape = info.sizes});
+    }
+    parameters.owned.push_back({.begin = 0, .end = group.count});
+    AIT_ASSIGN_OR_RETURN(
+        bound.emplace_back(),
+        optimizer.Bind(parameters, {.executor = executor_, .max_simd_level = max_simd_level}));
+  }
+  optimizers = std::move(bound);
+  return OkStatus();
+}
+
+Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
+  AIT_RETURN_IF_ERROR(Usable("BeginMicroStep"));
+  if (state_ == State::kReducing) {
+    return FailedPreconditionError(
+        "BeginMicroStep: the last micro-step is still open; call FinishGradients");
+  }
+  if (state_ == State::kDecided || state_ == State::kUndecided) {
+    return FailedPreconditionError("BeginMicroStep: the step is not over; call Update or Discard");
+  }
+  if (!hook_error_.ok()) return End(hook_error_, "backward");
+  AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
+  store_->RestoreGradients();
+  if (!in_step_) counters = StepCounters{.step = counters.step + 1};
+  in_step_ = true;
+  ++counters.micro_steps;
+  fired_.assign(fired_.size(), false);
+  backward_called_ = false;
+  backward_begin_ = backward_end_ = Time{};
+  if (micro_step == MicroStep::kLast) {
+    reducer_->Begin();
+    state_ = State::kReducing;
+  } else {
+    state_ = State::kAccumulating;
+  }
+  forward_begin_ = Now();
+  return OkStatus();
+}
+
+Status DataParallel::Impl::Backward(const at::Tensor& loss) {
+  AIT_RETURN_IF_ERROR(Usable("Backward"));
+  if (state_ != State::kAccumulating && state_ != State::kReducing) {
+    return FailedPreconditionError("Backward: no micro-step is open; call BeginMicroStep first");
+  }
+  if (state_ == State::kReducing && backward_called_) {
+    return FailedPreconditionError(
+        "Backward: it was called before in this last micro-step; run one "
+        "over the sum of the losses");
+  }
+  backward_called_ = true;
+  backward_begin_ = Now();
+  counters.forward += backward_begin_ - forward_begin_;
+  const Status status = internal::CatchAsStatus([&] { torch::autograd::backward({loss}, {}); });
+  if (!status.ok()) return End(status, "backward");
+  if (!hook_error_.ok()) return End(hook_error_, "backward");
+  if (state_ == State::kReducing) {
+    store_->RestoreGradients();
+    reducer_->IssueRest();
+  }
+  backward_end_ = Now();
+  counters.backward += backward_end_ - backward_begin_;
+  return OkStatus();
+}
+
+StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& input) {
+  AIT_RETURN_IF_ERROR(Usable("FinishGradients"));
+  if (state_ != State::kReducing) {
+    return FailedPreconditionError(
+        "FinishGradients: no last micro-step is open; call "
+        "BeginMicroStep(MicroStep::kLast) and run backward first");
+  }
+  if (!hook_error_.ok()) return End(hook_error_, "backward");
+  if (!backward_called_) {  // the user's own, or none at all
+    store_->RestoreGradients();
+    reducer_->IssueRest();
+    backward_end_ = Now();
+    if (backward_begin_ == Time{}) backward_begin_ = backward_end_;
+    counters.forward += backward_begin_ - forward_begin_;
+    counters.backward += backward_end_ - backward_begin_;
+  }
+  internal::OwnedSquares squares;
+  const Status reduced = reducer_->Finish([&](int b) {
+    const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
+    squares.Add(layout, b, store_->gradients()[static_cast<std::size_t>(bucket.group)],
+                communicator->rank(), executor_);
+  });
+  reducer_->Report(backward_begin_, backward_end_, counters);
+  if (!reduced.ok()) return End(reduced, "waiting for gradients");
+
+  const internal::DecisionLine line = internal::MakeDecisionLine(input, squares);
+  std::vector<std::int64_t> lines = line;
+  if (communicator->size().value() > 1) {
+    lines.resize(line.size() * static_cast<std::size_t>(communicator->size().value()));
+    const Time begin = Now();
+    const Status gathered =
+        communicator->AllGather(View(line), View(lines), Labelled("decision of the step")).Wait();
+    counters.exposed += Now() - begin;
+    ++counters.collectives;
+    counters.communicated_bytes += View(line).bytes().value();
+    if (!gathered.ok()) return End(gathered, "deciding the step");
+  }
+  state_ = State::kUndecided;
+  AIT_ASSIGN_OR_RETURN(GradientSummary summary, internal::Summarize(layout, lines));
+  state_ = State::kDecided;
+  return summary;
+}
+
+Status DataParallel::Impl::Update(const StepOptions& given) {
+  AIT_RETURN_IF_ERROR(Usable("Update"));
+  if (state_ != State::kDecided) {
+    return FailedPreconditionError(
+        "Update: the gradients are not reduced; call FinishGradients first");
+  }
+  if (optimizers.size() != layout.groups().size()) {
+    return FailedPreconditionError("Update: the engine has no optimizer; call SetOptimizer first");
+  }
+  AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
+  const Time begin = Now();
+  StepOptions step = given;
+  step.gradients_after = GradientsAfter::kZero;
+  for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
+  for (std::size_t g = 0; g < optimizers.size(); ++g) {
+    const Buffer& parameters = store_->parameters()[g];
+    const Buffer& gradients = store_->gradients()[g];
+    const auto count = static_cast<std::size_t>(parameters.count);
+    AIT_RETURN_IF_ERROR(
+        optimizers[g]->Update({.begin = 0,
+                               .parameters = {static_cast<float*>(parameters.data), count},
+                               .gradients = {static_cast<float*>(gradients.data), count}}));
+  }
+  store_->BumpVersions();
+  counters.update = Now() - begin;
+  CloseStep();
+  return OkStatus();
+}
+
+Status DataParallel::Impl::Discard() {
+  AIT_RETURN_IF_ERROR(Usable("Discard"));
+  if (state_ == State::kReducing) {
+    return FailedPreconditionError(
+        "Discard: gradients are being reduced; call FinishGradients first");
+  }
+  store_->ZeroGradients();
+  CloseStep();
+  return OkStatus();
+}
+
+void DataParallel::Impl::CloseStep() {
+  state_ = State::kReady;
+  in_step_ = false;
+}
+
+}  // namespace ait::inline v0

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "ait/base/float16.h"
+#include "parallel/agreement_internal.h"
+#include "parallel/decision_internal.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+// Words of a line: the squares, then these.
+enum Word { kCount = SumOfSquares::kWords, kLoss, kMustAgree, kNotFinite, kLineWords };
+
+// Squares of elements that are not fp32: a piece at a time, converted. A piece is whole blocks.
+template <typename T>
+SumOfSquares SquaresOf(const Buffer& slice) {
+  const T* values = static_cast<const T*>(slice.data);
+  std::array<float, 32 * SumOfSquares::kBlockElements> piece;
+  SumOfSquares sum;
+  for (std::int64_t begin = 0; begin < slice.count;) {
+    const auto size = std::min<std::int64_t>(piece.size(), slice.count - begin);
+    std::transform(values + begin, values + begin + size, piece.begin(),
+                   [](T value) { return static_cast<float>(value); });
+    sum.Add(ComputeSumOfSquares({piece.data(), static_cast<std::size_t>(size)}));
+    begin += size;
+  }
+  return sum;
+}
+
+SumOfSquares SquaresOf(const Buffer& slice, const Executor& executor) {
+  switch (slice.dtype) {
+    case DType::kFloat64:
+      return SquaresOf<double>(slice);
+    case DType::kFloat16:
+      return SquaresOf<Float16>(slice);
+    case DType::kBFloat16:
+      return SquaresOf<BFloat16>(slice);
+    default:
+      return ComputeSumOfSquares(
+          {static_cast<const float*>(slice.data), static_cast<std::size_t>(slice.count)}, executor);
+  }
+}
+
+}  // namespace
+
+void OwnedSquares::Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
+                       const Executor& executor) {
+  const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
+  const WorldSize size = layout.options().world_size;
+  const std::int64_t begin = bucket.slice_begin(rank, size);
+  const std::int64_t end = begin + bucket.slice_count(size);
+  const SumOfSquares squares = SquaresOf(gradients.Slice(begin, end - begin), executor);
+  sum.Add(squares);
+  if (squares.finite() || not_finite >= 0) return;
+  for (const int parameter : bucket.parameters) {
+    const FlatSlot& slot = *layout.slot(parameter);
+    const std::int64_t first = std::max(begin, slot.offset);
+    const std::int64_t last = std::min(end, slot.offset + slot.count);
+    if (first >= last || SquaresOf(gradients.Slice(first, last - first), {}).finite()) continue;
+    not_finite = parameter;
+    return;
+  }
+}
+
+DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares) {
+  const auto words = squares.sum.words();
+  DecisionLine line(words.begin(), words.end());
+  line.push_back(input.count);
+  line.push_back(std::bit_cast<std::int64_t>(input.loss_sum));
+  line.push_back(static_cast<std::int64_t>(input.must_agree));
+  line.push_back(squares.not_finite);
+  return line;
+}
+
+StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const std::int64_t> lines) {
+  GradientSummary summary;
+  SumOfSquares squares;
+  std::vector<int> negative;
+  std::vector<int> differ;
+  int not_finite = -1;
+  const auto ranks = static_cast<int>(lines.size() / kLineWords);
+  for (int r = 0; r < ranks; ++r) {
+    const auto line = lines.subspan(static_cast<std::size_t>(r) * kLineWords, kLineWords);
+    for (int w = 0; w < SumOfSquares::kWords; ++w) {
+      squares.words()[static_cast<std::size_t>(w)] += line[static_cast<std::size_t>(w)];
+    }
+    if (line[kCount] < 0) negative.push_back(r);
+    if (line[kMustAgree] != lines[kMustAgree]) differ.push_back(r);
+    summary.count += line[kCount];
+    summary.loss_sum += std::bit_cast<double>(line[kLoss]);
+    // Of several, the one that is registered first.
+    const auto bad = static_cast<int>(line[kNotFinite]);
+    if (bad >= 0 && (not_finite < 0 || bad < not_finite)) not_finite = bad;
+  }
+  if (!negative.empty()) {
+    return InvalidArgumentError("the count of ", RankList(negative),
+                                " is negative; give the number of tokens or samples summed over");
+  }
+  if (summary.count == 0) {
+    return InvalidArgumentError(
+        "all ranks together counted 0 tokens or samples in this step; "
+        "skip such a step with Discard");
+  }
+  if (!differ.empty()) {
+    return InvalidArgumentError("must_agree of ", RankList(differ),
+                                differ.size() == 1 ? " is" : " are",
+                                " not the same as on rank 0; give all ranks the same learning rate "
+                                "and optimizer options");
+  }
+  const GradientNorm norm = GlobalNorm(squares, 1.0 / static_cast<double>(summary.count));
+  summary.norm = norm.value;
+  summary.finite = norm.finite;
+  if (not_finite >= 0) {
+    summary.not_finite = layout.parameters()[static_cast<std::size_t>(not_finite)].name;
+  }
+  return summary;
+}
+
+}  // namespace ait::inline v0::internal

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_PARALLEL_DECISION_INTERNAL_H_
+#define AIT_PARALLEL_DECISION_INTERNAL_H_
+
+// The one small reduction of a step: every rank tells what it has counted and the squares of the
+// slices that it owns; all get the same summary and so take the same branch.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ait/base/status.h"
+#include "ait/comm/buffer.h"
+#include "ait/optim/executor.h"
+#include "ait/optim/norm.h"
+#include "ait/parallel/data_parallel.h"
+#include "ait/parallel/flat_layout.h"
+
+namespace ait::inline v0::internal {
+
+/// The squares of one rank's part of the gradients, and the first parameter that has one not
+/// finite.
+struct OwnedSquares {
+  SumOfSquares sum;
+  int not_finite = -1;
+
+  /// Adds the slice of bucket `b` that `rank` owns. Floating-point types only; fp64 is rounded to
+  /// fp32.
+  void Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
+           const Executor& executor);
+};
+
+/// What a rank brings, as it travels: a fixed number of words.
+using DecisionLine = std::vector<std::int64_t>;
+DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares);
+
+/// The summary that follows from the lines of all ranks, one after the other.
+/// **Errors.** InvalidArgument, the same on every rank: a negative count, a total of 0,
+/// `must_agree` that differs.
+StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const std::int64_t> lines);
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_PARALLEL_DECISION_INTERNAL_H_

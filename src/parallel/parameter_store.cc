@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/parameter_store_internal.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "ait/memory/buffer.h"
+#include "ait/memory/heap.h"
+#include "ait/tensor/dtype.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+std::vector<std::int64_t> ToVector(at::IntArrayRef numbers) { return numbers.vec(); }
+
+// Where a tensor lies: [begin, end) in bytes, a hull over its elements.
+struct Extent {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  int parameter = 0;
+};
+
+Extent ExtentOf(const at::Tensor& tensor, int parameter) {
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  return {begin, begin + static_cast<std::uintptr_t>(last + 1) * tensor.element_size(), parameter};
+}
+
+Status CheckTensor(const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined()) return InvalidArgumentError("parameter ", name, " is undefined");
+  if (tensor.layout() != c10::kStrided) {
+    return InvalidArgumentError("parameter ", name, " is sparse; only dense ones can be trained");
+  }
+  if (!tensor.device().is_cpu()) {
+    return UnimplementedError("parameter ", name, " is on ", tensor.device().str(),
+                              "; only host memory is supported so far");
+  }
+  if (!tensor.is_leaf()) {
+    return InvalidArgumentError("parameter ", name,
+                                " is the result of a computation; give leaves, detach() makes one");
+  }
+  return OkStatus();
+}
+
+std::vector<std::int64_t> ContiguousStrides(const at::Tensor& tensor) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(tensor.dim()));
+  std::int64_t stride = 1;
+  for (std::int64_t d = tensor.dim(); d-- > 0;) {
+    strides[static_cast<std::size_t>(d)] = stride;
+    stride *= std::max<std::int64_t>(1, tensor.size(d));
+  }
+  return strides;
+}
+
+ParameterInfo InfoOf(const std::string& name, const at::Tensor& tensor, DType dtype) {
+  return {.name = name,
+          .dtype = dtype,
+          .device = tensor.device().str(),
+          .sizes = ToVector(tensor.sizes()),
+          .strides = tensor.is_non_overlapping_and_dense() ? ToVector(tensor.strides())
+                                                           : ContiguousStrides(tensor),
+          .role = tensor.requires_grad() ? ParameterInfo::Role::kTrainable
+                                         : ParameterInfo::Role::kFrozen};
+}
+
+// A flat buffer of zeros, which lives as long as a tensor looks into it.
+StatusOr<at::Tensor> MakeFlat(const FlatGroup& group, const MemoryHandle& memory) {
+  const auto bytes = static_cast<std::size_t>(group.count * SizeOf(group.dtype));
+  StatusOr<HostBuffer> buffer = HostBuffer::Create(memory, bytes);
+  if (!buffer.ok()) return Annotate(buffer.status(), "flat buffer of the parameters");
+  buffer->Zero();
+  auto owner = std::make_shared<HostBuffer>(*std::move(buffer));
+  return at::from_blob(
+      owner->data(), {group.count}, [owner](void*) {}, at::TensorOptions(ToTorch(group.dtype)));
+}
+
+Buffer BufferOf(const at::Tensor& flat, DType dtype) {
+  return {flat.data_ptr(), flat.numel(), dtype};
+}
+
+}  // namespace
+
+StatusOr<std::vector<ParameterInfo>> InspectParameters(const NamedTensors& parameters) {
+  std::vector<ParameterInfo> infos;
+  std::vector<Extent> extents;
+  std::unordered_map<const void*, int> first_of_tensor;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters.name(i);
+    const at::Tensor& tensor = parameters.tensor(i);
+    AIT_RETURN_IF_ERROR(CheckTensor(name, tensor));
+    StatusOr<DType> dtype = FromTorch(tensor.scalar_type());
+    if (!dtype.ok()) return Annotate(dtype.status(), StrCat("parameter ", name));
+    infos.push_back(InfoOf(name, tensor, *dtype));
+    const auto index = static_cast<int>(i);
+    const auto [first, is_new] = first_of_tensor.emplace(tensor.unsafeGetTensorImpl(), index);
+    if (!is_new) {
+      infos.back().tied_to = first->second;
+    } else if (tensor.numel() > 0) {
+      extents.push_back(ExtentOf(tensor, index));
+    }
+  }
+  std::ranges::sort(extents, {}, [](const Extent& e) { return std::pair(e.begin, e.parameter); });
+  for (std::size_t i = 1; i < extents.size(); ++i) {
+    const Extent& before = extents[i - 1];
+    const Extent& extent = extents[i];
+    if (extent.begin >= before.end) continue;
+    ParameterInfo& info = infos[static_cast<std::size_t>(extent.parameter)];
+    const ParameterInfo& other = infos[static_cast<std::size_t>(before.parameter)];
+    if (extent.begin != before.begin || extent.end != before.end || info.sizes != other.sizes ||
+        info.strides != other.strides) {
+      return InvalidArgumentError("parameters ", other.name, " and ", info.name,
+                                  " overlap in memory but are not the same view of it");
+    }
+    info.tied_to = other.tied_to >= 0 ? other.tied_to : before.parameter;
+  }
+  // A name for a tensor that is itself tied goes to the owner.
+  for (ParameterInfo& info : infos) {
+    if (info.tied_to < 0) continue;
+    const int owner = infos[static_cast<std::size_t>(info.tied_to)].tied_to;
+    if (owner >= 0) info.tied_to = owner;
+  }
+  return infos;
+}
+
+StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors parameters,
+                                                                 const FlatLayout& layout,
+                                                                 MemoryHandle memory) {
+  if (!memory) memory = HeapResource::Create();
+  const c10::NoGradGuard no_grad;
+  auto store = std::unique_ptr<ParameterStore>(new ParameterStore);
+  store->layout_ = &layout;
+  store->named_ = std::move(parameters);
+  std::vector<at::Tensor> flat_parameters;
+  for (const FlatGroup& group : layout.groups()) {
+    AIT_ASSIGN_OR_RETURN(at::Tensor values, MakeFlat(group, memory));
+    AIT_ASSIGN_OR_RETURN(at::Tensor gradients, MakeFlat(group, memory));
+    store->parameter_buffers_.push_back(BufferOf(values, group.dtype));
+    store->gradient_buffers_.push_back(BufferOf(gradients, group.dtype));
+    flat_parameters.push_back(std::move(values));
+    store->flat_gradients_.push_back(std::move(gradients));
+  }
+  std::unordered_map<const void*, int> seen;
+  for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+    const ParameterInfo& info = layout.parameters()[i];
+    const auto index = static_cast<int>(i);
+    if (info.role == ParameterInfo::Role::kFrozen) {
+      store->frozen_.push_back(index);
+      continue;
+    }
+    at::Tensor tensor = store->named_.tensor(i);
+    if (!seen.emplace(tensor.unsafeGetTensorImpl(), index).second) continue;
+    const FlatSlot& slot = *layout.slot(index);
+    const auto group =
+        static_cast<std::size_t>(layout.buckets()[static_cast<std::size_t>(slot.bucket)].group);
+    const at::Tensor values =
+        flat_parameters[group].as_strided(info.sizes, info.strides, slot.offset);
+    if (info.tied_to < 0) values.copy_(tensor);
+    tensor.set_data(values);
+    Handle& handle = store->handles_.emplace_back();
+    handle.tensor = tensor;
+    handle.owner = slot.parameter;
+    handle.gradient =
+        store->flat_gradients_[group].as_strided(info.sizes, info.strides, slot.offset);
+    handle.address = tensor.const_data_ptr();
+    tensor.mutable_grad() = handle.gradient;
+  }
+  return store;
+}
+
+std::vector<int> ParameterStore::handle_counts() const {
+  std::vector<int> counts(layout_->parameters().size());
+  for (const Handle& handle : handles_) ++counts[static_cast<std::size_t>(handle.owner)];
+  return counts;
+}
+
+Status ParameterStore::CheckUnchanged() const {
+  const auto name = [&](int i) { return layout_->parameters()[static_cast<std::size_t>(i)].name; };
+  for (const Handle& handle : handles_) {
+    if (!handle.tensor.requires_grad()) {
+      return FailedPreconditionError("parameter ", name(handle.owner),
+                                     " was frozen after the engine was made; make a new engine");
+    }
+    if (handle.tensor.const_data_ptr() != handle.address ||
+        handle.tensor.sizes() != handle.gradient.sizes() ||
+        handle.tensor.strides() != handle.gradient.strides()) {
+      return FailedPreconditionError(
+          "parameter ", name(handle.owner),
+          " was moved, converted or reshaped after the engine was made (Module::to does that); "
+          "change values in place, or make a new engine");
+    }
+  }
+  for (const int i : frozen_) {
+    if (named_.tensor(static_cast<std::size_t>(i)).requires_grad()) {
+      return FailedPreconditionError("parameter ", name(i),
+                                     " was frozen when the engine was made and is not now; make a "
+                                     "new engine");
+    }
+  }
+  return OkStatus();
+}
+
+void ParameterStore::RestoreGradients() {
+  for (std::size_t h = 0; h < handles_.size(); ++h) {
+    Handle& handle = handles_[h];
+    at::Tensor& gradient = handle.tensor.mutable_grad();
+    if (gradient.is_same(handle.gradient)) continue;
+    const bool others = std::any_of(handles_.begin(), handles_.begin() + static_cast<long>(h),
+                                    [&](const Handle& e) { return e.owner == handle.owner; });
+    FoldGradient(handle, others);
+  }
+}
+
+void ParameterStore::FoldGradient(Handle& handle, bool others) {
+  const c10::NoGradGuard no_grad;
+  at::Tensor& gradient = handle.tensor.mutable_grad();
+  if (gradient.is_same(handle.gradient)) return;
+  const bool is_view = gradient.defined() && gradient.layout() == c10::kStrided &&
+                       gradient.const_data_ptr() == handle.gradient.const_data_ptr();
+  if (!is_view) {
+    if (!others) handle.gradient.zero_();
+    if (gradient.defined()) handle.gradient.add_(gradient);
+  }
+  gradient = handle.gradient;
+}
+
+void ParameterStore::ZeroGradients() {
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& flat : flat_gradients_) flat.zero_();
+  for (Handle& handle : handles_) handle.tensor.mutable_grad() = handle.gradient;
+}
+
+void ParameterStore::BumpVersions() {
+  for (const Handle& handle : handles_) handle.tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+at::Tensor Contiguous(const at::Tensor& tensor) { return tensor.detach().contiguous(); }
+
+void WriteBack(const at::Tensor& contiguous, const at::Tensor& tensor) {
+  const c10::NoGradGuard no_grad;
+  if (contiguous.const_data_ptr() != tensor.const_data_ptr()) tensor.copy_(contiguous);
+}
+
+}  // namespace ait::inline v0::internal
