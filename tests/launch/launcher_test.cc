@@ -183,10 +183,10 @@ TEST_F(LauncherTest, AnEarlyGoodEndIsNoFailure) {
 }
 
 TEST_F(LauncherTest, ASignalIsAFailureWithItsName) {
-  const LaunchResult result = Run(Puppet(2, {"if", "1", "raise", "11", "sleep", "0"}));
+  const LaunchResult result = Run(Puppet(2, {"if", "1", "raise", "10", "sleep", "0"}));
   EXPECT_THAT(Message(result.status), HasSubstr("rank 1 of 2"));
-  EXPECT_THAT(Message(result.status), HasSubstr("signal 11 (Segmentation fault)"));
-  EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+  EXPECT_THAT(Message(result.status), HasSubstr("signal 10 (User defined signal 1)"));
+  EXPECT_EQ(result.exit_code, 128 + SIGUSR1);
 }
 
 TEST_F(LauncherTest, KillsARankThatIgnoresTermAfterTheGrace) {
