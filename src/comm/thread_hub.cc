@@ -146,7 +146,9 @@ Status ThreadHub::FailureOf(const Task& task, bool was_current) {
   if (seat.leaving) return AbortedError(who, ": its communicator was destroyed");
   const bool is_first_loss = gone_ && (IsMessage(task.operation) ? task.operation.peer == *gone_
                                                                  : !std::exchange(seat.told, true));
-  if (was_current || is_first_loss) return Annotate(*broken_, who);
+  const bool is_late =
+      broken_->code() == StatusCode::kDeadlineExceeded && task.operation.deadline.expired();
+  if (was_current || is_first_loss || is_late) return Annotate(*broken_, who);
   return AbortedError(who, ": the group failed earlier: ", Message(*broken_));
 }
 
