@@ -25,8 +25,8 @@ using internal::Words;
 constexpr std::int64_t kNoMemoryLimit = std::int64_t{1} << 60;
 
 template <typename T>
-void TakeLeast(std::optional<Sourced<T>>& least, T value, std::string source) {
-  if (!least || value < least->value) least = Sourced<T>{value, std::move(source)};
+void TakeLeast(std::optional<Sourced<T>>& least, T value, const std::string& source) {
+  if (!least || value < least->value) least = Sourced<T>{value, source};
 }
 
 /// The set after `key` in /proc/self/status.

@@ -85,11 +85,14 @@ void ReadNodes(const SystemRoots& roots, Machine& machine) {
   }
 }
 
-/// Index of the group that has `cpu`; groups.size() if none has.
-template <typename Groups, typename CpusOf>
-std::size_t IndexOfGroup(const Groups& groups, int cpu, CpusOf cpus_of) {
+bool Has(const CpuSet& core, int cpu) { return core.contains(cpu); }
+bool Has(const CacheGroup& group, int cpu) { return group.cpus.contains(cpu); }
+
+/// Index of the core or cache that has `cpu`; groups.size() if none has.
+template <typename Group>
+std::size_t IndexOfGroup(const std::vector<Group>& groups, int cpu) {
   std::size_t index = 0;
-  while (index < groups.size() && !cpus_of(groups[index]).contains(cpu)) ++index;
+  while (index < groups.size() && !Has(groups[index], cpu)) ++index;
   return index;
 }
 
@@ -138,8 +141,7 @@ void ReadCpus(const SystemRoots& roots, Machine& machine) {
       cpu.package = static_cast<int>(*package);
     }
 
-    const std::size_t core =
-        IndexOfGroup(machine.cores, id, [](const CpuSet& cpus) -> const CpuSet& { return cpus; });
+    const std::size_t core = IndexOfGroup(machine.cores, id);
     if (core == machine.cores.size()) {
       const auto siblings = ReadIdSet(directory + "/topology/thread_siblings_list");
       unknown_cores += siblings ? 0 : 1;
@@ -148,9 +150,7 @@ void ReadCpus(const SystemRoots& roots, Machine& machine) {
     }
     cpu.core = static_cast<int>(core);
 
-    const std::size_t cache =
-        IndexOfGroup(machine.cache_groups, id,
-                     [](const CacheGroup& group) -> const CpuSet& { return group.cpus; });
+    const std::size_t cache = IndexOfGroup(machine.cache_groups, id);
     if (cache == machine.cache_groups.size()) {
       CacheGroup group = ReadLastLevelCache(directory);
       if (group.cpus.empty()) {

@@ -76,19 +76,18 @@ int HeapTrim() {
 
 int ArenaLimit(const std::string& which) {
   const int before = OpenFiles();
-  if (which == "file-size") {
-    const rlimit limit = {1 << 20, 1 << 20};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  } else if (which == "addresses") {
-    LimitAddresses(std::size_t{32} << 20);
-  } else {
-    // Standard input, output and error, and no more.
-    const rlimit limit = {3, 3};
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
+  if (which == "addresses") LimitAddresses(std::size_t{32} << 20);
+  // Standard input, output and error, and no more files.
+  const bool size = which == "file-size";
+  const auto kind = size ? RLIMIT_FSIZE : RLIMIT_NOFILE;
+  rlimit old = {};
+  getrlimit(kind, &old);
+  const rlimit low = {size ? rlim_t{1} << 20 : rlim_t{3}, old.rlim_max};
+  if (which != "addresses") setrlimit(kind, &low);
   const auto arena = SharedArena::Create({.capacity = MiB(64)});
+  setrlimit(kind, &old);
   Say(arena.status().ToString());
-  if (which != "files" && OpenFiles() != before) Say("leaks descriptors");
+  if (OpenFiles() != before) Say("leaks descriptors");
   return arena.ok() ? 1 : 0;
 }
 
