@@ -91,7 +91,7 @@ StatusOr<std::string> FindProgram(const std::string& name) {
   while (true) {
     const std::size_t colon = path.find(':');
     const std::string_view folder = path.substr(0, colon);
-    const std::string candidate = StrCat(folder.empty() ? "." : folder, "/", name);
+    std::string candidate = StrCat(folder.empty() ? "." : folder, "/", name);
     const Found found = Look(candidate);
     if (found == Found::kYes) return candidate;
     if (found == Found::kNotExecutable && not_executable.empty()) not_executable = candidate;
@@ -165,7 +165,8 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
     variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
 
   std::vector<std::string> result;
-  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  result.reserve(variables.size());
+  for (const auto& [name, value] : variables) result.push_back(StrCat(name, "=", value));
   return result;
 }
 
