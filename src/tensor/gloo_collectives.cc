@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/gloo_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/reduce.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+// A buffer that all ranks together send in less than this many bytes a rank goes whole to every
+// peer, and each rank sums alone: one latency instead of two.
+constexpr std::int64_t kSmallBytes = 64 << 10;
+
+// Segments of one peer that are under way at a time: one arrives while one is summed.
+constexpr std::int64_t kWindow = 3;
+
+// Bit 30: collectives; the tags below belong to messages (gloo_messages.h).
+constexpr std::uint32_t kCollective = 1U << 30;
+
+void Copy(const ConstBuffer& from, const Buffer& to) {
+  if (to.count == 0 || to.data == from.data) return;
+  std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes().value()));
+}
+
+}  // namespace
+
+class GlooCollectives::Batch {
+ public:
+  explicit Batch(GlooCollectives& owner) : owner_(owner) {}
+
+  void Send(const ConstBuffer& buffer, int peer, Stream stream) {
+    Add(buffer, peer, owner_.link_.Send(buffer.data, buffer.bytes().value(), peer, Tag(stream)));
+  }
+  void Receive(const Buffer& buffer, int peer, Stream stream) {
+    Add(buffer, peer, owner_.link_.Receive(buffer.data, buffer.bytes().value(), peer, Tag(stream)));
+  }
+
+  /// Waits for everything that was posted.
+  Status Await() {
+    for (const GlooLink::PiecePtr& piece : pieces_) {
+      if (!status_.ok()) break;
+      status_ = owner_.link_.Await(*piece);
+      if (!status_.ok()) owner_.failed_peer_ = GlooLink::PeerOf(*piece);
+    }
+    pieces_.clear();
+    return status_;
+  }
+
+ private:
+  std::uint32_t Tag(Stream stream) const {
+    return owner_.tag_ | (static_cast<std::uint32_t>(stream) << 29);
+  }
+  void Add(const ConstBuffer&, int peer, StatusOr<GlooLink::PiecePtr> piece) {
+    if (piece.ok()) {
+      pieces_.push_back(*std::move(piece));
+    } else if (status_.ok()) {
+      status_ = piece.status();
+      owner_.failed_peer_ = peer;
+    }
+  }
+
+  GlooCollectives& owner_;
+  std::vector<GlooLink::PiecePtr> pieces_;
+  Status status_;
+};
+
+GlooCollectives::GlooCollectives(GlooLink& link, Rank rank, WorldSize size, Bytes segment)
+    : link_(link), rank_(rank.value()), size_(size.value()), segment_bytes_(segment.value()) {}
+
+template <typename Visit>
+void GlooCollectives::ForEachPeer(Visit&& visit) const {
+  // Everybody begins with another one.
+  for (int step = 1; step < size_; ++step) visit((rank_ + step) % size_);
+}
+
+std::byte* GlooCollectives::Scratch(std::int64_t bytes) {
+  if (scratch_.size() < static_cast<std::size_t>(bytes)) {
+    scratch_.resize(static_cast<std::size_t>(bytes));
+  }
+  return scratch_.data();
+}
+
+void GlooCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream) {
+  const std::int64_t step = SegmentCount(buffer.dtype);
+  for (std::int64_t at = 0; at < buffer.count; at += step) {
+    batch.Send(buffer.Slice(at, std::min(step, buffer.count - at)), peer, stream);
+  }
+}
+
+void GlooCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream) {
+  const std::int64_t step = SegmentCount(buffer.dtype);
+  for (std::int64_t at = 0; at < buffer.count; at += step) {
+    batch.Receive(buffer.Slice(at, std::min(step, buffer.count - at)), peer, stream);
+  }
+}
+
+GlooCollectives::Parts GlooCollectives::PartsOf(std::span<const std::int64_t> counts) {
+  Parts parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t count : counts) {
+    parts.begin.push_back(begin);
+    parts.count.push_back(count);
+    begin += count;
+  }
+  return parts;
+}
+
+GlooCollectives::Parts GlooCollectives::EqualParts(std::int64_t count, DType dtype) const {
+  // Whole cache lines, so that no line is summed by two ranks.
+  const std::int64_t part = RoundUp((count + size_ - 1) / size_, 64 / SizeOf(dtype));
+  std::vector<std::int64_t> counts;
+  for (int rank = 0; rank < size_; ++rank) {
+    counts.push_back(std::clamp<std::int64_t>(count - part * rank, 0, part));
+  }
+  return PartsOf(counts);
+}
+
+Status GlooCollectives::Run(const Operation& operation) {
+  failed_peer_ = -1;
+  // 9 bits of the sequence number keep operations apart that follow each other; 20 bits of the
+  // signature those that differ.
+  const std::uint64_t signature = operation.Signature();
+  tag_ = kCollective | (static_cast<std::uint32_t>(operation.sequence & 0x1ff) << 20) |
+         static_cast<std::uint32_t>((signature ^ (signature >> 20) ^ (signature >> 40)) & 0xfffff);
+  switch (operation.kind) {
+    case OperationKind::kBroadcast:
+      return Broadcast(operation);
+    case OperationKind::kAllReduce:
+      return AllReduce(operation);
+    case OperationKind::kReduceScatter:
+      return ReduceScatter(operation);
+    case OperationKind::kAllGather:
+      return AllGather(operation);
+    case OperationKind::kAllToAll:
+      return AllToAll(operation);
+    case OperationKind::kGather:
+      return Gather(operation);
+    case OperationKind::kScatter:
+      return Scatter(operation);
+    case OperationKind::kBarrier:
+      return Barrier();
+    case OperationKind::kSend:
+    case OperationKind::kReceive:
+      break;
+  }
+  return InternalError("a message is not a collective");
+}
+
+// Dissemination: in round k everybody hears from the rank 2^k before, and so of 2^(k+1) ranks.
+// D. Hensgen, R. Finkel, U. Manber, Two algorithms for barrier synchronization, 1988.
+Status GlooCollectives::Barrier() {
+  static constexpr std::uint8_t kWord = 1;
+  std::uint8_t heard = 0;
+  for (int distance = 1; distance < size_; distance *= 2) {
+    Batch batch(*this);
+    batch.Receive({&heard, 1, DType::kUInt8}, (rank_ - distance + size_) % size_, Stream::kResult);
+    batch.Send({&kWord, 1, DType::kUInt8}, (rank_ + distance) % size_, Stream::kResult);
+    AIT_RETURN_IF_ERROR(batch.Await());
+  }
+  return OkStatus();
+}
+
+// Rooted operations begin with a barrier: without it, ranks that finish early would not hear that
+// others meant something else.
+Status GlooCollectives::Broadcast(const Operation& operation) {
+  AIT_RETURN_IF_ERROR(Barrier());
+  const int root = operation.peer.value();
+  Batch batch(*this);
+  if (rank_ == root) {
+    ForEachPeer([&](int peer) { SendAll(batch, operation.input, peer, Stream::kInput); });
+  } else {
+    ReceiveAll(batch, operation.output, root, Stream::kInput);
+  }
+  return batch.Await();
+}
+
+Status GlooCollectives::AllReduce(const Operation& operation) {
+  if (operation.output.count == 0) return Barrier();
+  if (operation.output.bytes().value() * (size_ - 1) <= kSmallBytes) {
+    return AllReduceSmall(operation);
+  }
+  return AllReduceLarge(operation);
+}
+
+Status GlooCollectives::AllReduceSmall(const Operation& operation) {
+  const Buffer& own = operation.output;
+  const std::int64_t bytes = own.bytes().value();
+  std::byte* scratch = Scratch(bytes * size_);
+  std::vector<const void*> inputs(static_cast<std::size_t>(size_), own.data);
+  Batch batch(*this);
+  ForEachPeer([&](int peer) {
+    void* place = scratch + bytes * peer;
+    inputs[static_cast<std::size_t>(peer)] = place;
+    batch.Receive({place, own.count, own.dtype}, peer, Stream::kInput);
+  });
+  ForEachPeer([&](int peer) { batch.Send(own, peer, Stream::kInput); });
+  AIT_RETURN_IF_ERROR(batch.Await());
+  void* const outputs[] = {own.data};
+  ReduceRanks(inputs, outputs, own.count, own.dtype, operation.reduce);
+  return OkStatus();
+}
+
+template <typename Reduced>
+Status GlooCollectives::ReduceParts(const Operation& operation, const Parts& parts,
+                                    const Buffer& output, Batch& batch, Reduced&& reduced) {
+  const DType dtype = operation.dtype;
+  const std::int64_t step = SegmentCount(dtype);
+  const auto self = static_cast<std::size_t>(rank_);
+  const std::int64_t own = parts.count[self];
+  const std::int64_t most = *std::max_element(parts.count.begin(), parts.count.end());
+  const std::int64_t stride = RoundUp(segment_bytes_, 4096);
+  std::byte* scratch = Scratch(stride * kWindow * size_);
+  const auto place = [&](std::int64_t at, int peer) -> void* {
+    return scratch + stride * ((at / step % kWindow) * size_ + peer);
+  };
+  const auto length = [&](std::int64_t at, std::int64_t count) {
+    return std::min(step, count - at);
+  };
+
+  // One batch a segment of the window: its receives are awaited before it is summed.
+  std::vector<Batch> arriving(static_cast<std::size_t>(kWindow), Batch(*this));
+  const auto post = [&](std::int64_t at) {
+    if (at < own) {
+      Batch& segment = arriving[static_cast<std::size_t>(at / step % kWindow)];
+      ForEachPeer([&](int peer) {
+        segment.Receive({place(at, peer), length(at, own), dtype}, peer, Stream::kInput);
+      });
+    }
+    ForEachPeer([&](int peer) {
+      const auto p = static_cast<std::size_t>(peer);
+      if (at >= parts.count[p]) return;
+      batch.Send(operation.input.Slice(parts.begin[p] + at, length(at, parts.count[p])), peer,
+                 Stream::kInput);
+    });
+  };
+  for (std::int64_t at = 0; at < std::min(most, step * kWindow); at += step) post(at);
+  std::vector<const void*> inputs(static_cast<std::size_t>(size_));
+  for (std::int64_t at = 0; at < most; at += step) {
+    if (at < own) {
+      AIT_RETURN_IF_ERROR(arriving[static_cast<std::size_t>(at / step % kWindow)].Await());
+      for (int peer = 0; peer < size_; ++peer) {
+        inputs[static_cast<std::size_t>(peer)] = place(at, peer);
+      }
+      inputs[self] = operation.input.Slice(parts.begin[self] + at, 0).data;
+      void* const outputs[] = {output.Slice(at, 0).data};
+      ReduceRanks(inputs, outputs, length(at, own), dtype, operation.reduce);
+      reduced(at, length(at, own));
+    }
+    post(at + step * kWindow);
+  }
+  return OkStatus();
+}
+
+// A peer sends the result of a segment after it has our input of it, so the result may come to the
+// memory from which that input was sent.
+Status GlooCollectives::AllReduceLarge(const Operation& operation) {
+  const Buffer& all = operation.output;
+  const Parts parts = EqualParts(all.count, all.dtype);
+  const auto part = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return all.Slice(parts.begin[r], parts.count[r]);
+  };
+  Batch batch(*this);
+  ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kResult); });
+  const Buffer own = part(rank_);
+  AIT_RETURN_IF_ERROR(
+      ReduceParts(operation, parts, own, batch, [&](std::int64_t at, std::int64_t length) {
+        ForEachPeer([&](int peer) { batch.Send(own.Slice(at, length), peer, Stream::kResult); });
+      }));
+  return batch.Await();
+}
+
+Status GlooCollectives::ReduceScatter(const Operation& operation) {
+  const Parts parts = PartsOf(operation.counts);
+  if (operation.input.count == 0) return Barrier();
+  Batch batch(*this);
+  AIT_RETURN_IF_ERROR(
+      ReduceParts(operation, parts, operation.output, batch, [](std::int64_t, std::int64_t) {}));
+  return batch.Await();
+}
+
+Status GlooCollectives::AllGather(const Operation& operation) {
+  if (operation.output.count == 0) return Barrier();
+  const Parts parts = PartsOf(operation.counts);
+  const auto part = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return operation.output.Slice(parts.begin[r], parts.count[r]);
+  };
+  Batch batch(*this);
+  ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kInput); });
+  ForEachPeer([&](int peer) { SendAll(batch, operation.input, peer, Stream::kInput); });
+  Copy(operation.input, part(rank_));
+  return batch.Await();
+}
+
+// The signature cannot hold the counts of an all-to-all, which differ from rank to rank.
+Status GlooCollectives::CompareParts(const Operation& operation) {
+  std::vector<std::int64_t> theirs(static_cast<std::size_t>(size_));
+  Batch batch(*this);
+  ForEachPeer([&](int peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    batch.Receive({&theirs[p], 1, DType::kInt64}, peer, Stream::kResult);
+    batch.Send({&operation.counts[p], 1, DType::kInt64}, peer, Stream::kResult);
+  });
+  AIT_RETURN_IF_ERROR(batch.Await());
+  for (int peer = 0; peer < size_; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    if (peer == rank_ || theirs[p] == operation.receive_counts[p]) continue;
+    return InvalidArgumentError("rank ", peer, " sends ", theirs[p], " elements to rank ", rank_,
+                                ", which expects ", operation.receive_counts[p]);
+  }
+  return OkStatus();
+}
+
+Status GlooCollectives::AllToAll(const Operation& operation) {
+  const auto self = static_cast<std::size_t>(rank_);
+  if (operation.counts[self] != operation.receive_counts[self]) {
+    return InvalidArgumentError("rank ", rank_, " sends ", operation.counts[self],
+                                " elements to rank ", rank_, ", which expects ",
+                                operation.receive_counts[self]);
+  }
+  AIT_RETURN_IF_ERROR(CompareParts(operation));
+  const Parts sent = PartsOf(operation.counts), received = PartsOf(operation.receive_counts);
+  const auto out = [&](std::size_t p) {
+    return operation.input.Slice(sent.begin[p], sent.count[p]);
+  };
+  const auto in = [&](std::size_t p) {
+    return operation.output.Slice(received.begin[p], received.count[p]);
+  };
+  Batch batch(*this);
+  ForEachPeer([&](int peer) {
+    ReceiveAll(batch, in(static_cast<std::size_t>(peer)), peer, Stream::kInput);
+  });
+  ForEachPeer(
+      [&](int peer) { SendAll(batch, out(static_cast<std::size_t>(peer)), peer, Stream::kInput); });
+  Copy(out(self), in(self));
+  return batch.Await();
+}
+
+Status GlooCollectives::Gather(const Operation& operation) {
+  AIT_RETURN_IF_ERROR(Barrier());
+  const int root = operation.peer.value();
+  Batch batch(*this);
+  if (rank_ != root) {
+    SendAll(batch, operation.input, root, Stream::kInput);
+    return batch.Await();
+  }
+  const Parts parts = PartsOf(operation.counts);
+  const auto part = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return operation.output.Slice(parts.begin[r], parts.count[r]);
+  };
+  ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kInput); });
+  Copy(operation.input, part(rank_));
+  return batch.Await();
+}
+
+Status GlooCollectives::Scatter(const Operation& operation) {
+  AIT_RETURN_IF_ERROR(Barrier());
+  const int root = operation.peer.value();
+  Batch batch(*this);
+  if (rank_ != root) {
+    ReceiveAll(batch, operation.output, root, Stream::kInput);
+    return batch.Await();
+  }
+  const Parts parts = PartsOf(operation.counts);
+  const auto part = [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return operation.input.Slice(parts.begin[r], parts.count[r]);
+  };
+  ForEachPeer([&](int peer) { SendAll(batch, part(peer), peer, Stream::kInput); });
+  Copy(part(rank_), operation.output);
+  return batch.Await();
+}
+
+}  // namespace ait::inline v0::internal

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_TENSOR_GLOO_GROUP_H_
+#define AIT_TENSOR_GLOO_GROUP_H_
+
+// One rank's end of a group: a thread that carries out collectives in order, and what happens when
+// they fail.
+//
+// A group ends once, with the first reason: a rank died, a connection broke, a deadline passed, the
+// ranks mean different operations, somebody aborted. The reason is published under "end/<group>",
+// which every member watches, so that all of them end and say the same.
+//
+// Who is stuck says so under "at/<group>/<rank>": its sequence number, the last one it finished,
+// signature and description. Two ranks mean different operations if their numbers are equal and
+// their signatures are not, or if one has passed over the other's number without doing it. Both
+// stay true however old the record is.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ait/base/clock.h"
+#include "ait/base/status.h"
+#include "ait/base/types.h"
+#include "ait/comm/operation.h"
+#include "ait/comm/work.h"
+#include "comm/work_internal.h"
+#include "tensor/gloo_collectives.h"
+#include "tensor/gloo_hub.h"
+#include "tensor/gloo_link.h"
+#include "tensor/gloo_messages.h"
+
+namespace ait::inline v0::internal {
+
+class GlooGroup final : public GlooMember, public std::enable_shared_from_this<GlooGroup> {
+ public:
+  struct Options {
+    std::shared_ptr<GlooDevice> device;
+    std::shared_ptr<TcpStore> store;
+    std::string name;           // unique in the run
+    Rank rank;                  // in the group
+    std::vector<Rank> members;  // by rank in the group: rank in the world
+    Bytes segment;
+  };
+
+  /// **Collective. Blocks.** Until the members are connected. `hub` outlives `Close`.
+  static StatusOr<std::shared_ptr<GlooGroup>> Create(GlooHub& hub, Options options,
+                                                     Deadline deadline);
+  /// Ends what is in flight, tells the peers that this rank has left, and stops the threads.
+  void Close();
+
+  Work Start(Operation operation);
+  void Abort(const Status& reason);
+  const Options& options() const { return options_; }
+
+  void RankDied(Rank world_rank) override;
+  bool Check(Time now) override;
+
+ private:
+  struct Job {
+    Operation operation;
+    std::shared_ptr<WorkState> state;
+    Time started{};
+    bool posted = false;  // "at" tells of it
+    bool cancelled = false;
+  };
+  using JobPtr = std::shared_ptr<Job>;
+  /// What a rank says of itself under "at/".
+  struct Record {
+    std::uint64_t sequence = 0;
+    std::uint64_t finished = 0;
+    std::uint64_t signature = 0;
+    std::string description;
+  };
+  enum class Telling { kPeersKnow, kPublish };
+
+  GlooGroup(GlooHub& hub, Options options, std::unique_ptr<GlooLink> link);
+
+  void Run();
+  Status Outcome(Job& job, const Status& status);
+  Status FailureOf(Job& job);  // with the lock
+  void End(const Status& reason, Telling telling);
+  void EndHeard(const std::string& published);
+  void Cancel(const JobPtr& job);
+  Status WhoBroke(int peer, const Status& error);
+
+  void Diagnose(const JobPtr& job, bool expired);
+  std::map<int, Record> ReadRecords();
+  static bool Disagree(const Record& a, const Record& b);
+  Status Mismatch(const std::map<int, Record>& records) const;
+  Status Missing(const Job& job, const std::map<int, Record>& records) const;
+  std::string Key(std::string_view what, int rank) const;
+
+  GlooHub& hub_;
+  const Options options_;
+  const int size_;
+  std::unique_ptr<GlooLink> link_;
+  GlooCollectives collectives_;
+  GlooMessages messages_;
+  std::uint64_t watch_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<JobPtr> queue_;
+  JobPtr current_;
+  std::uint64_t finished_ = 0;  // sequence number of the last collective that was done
+  Status ended_;                // why the group ended
+  bool told_ = false;           // a collective has returned the reason; later ones are Aborted
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_TENSOR_GLOO_GROUP_H_

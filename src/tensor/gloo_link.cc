@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/gloo_link.h"
+
+#include "tensor/torch_internal.h"
+// Keep the order.
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <chrono>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "tensor/catch.h"
+#include "tensor/gloo_store.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Longer than any run: Gloo gets no time-out to act on.
+constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+
+// Gloo's texts begin with "[/path/to/file.cc:123] ".
+Status WithoutSource(const Status& status) {
+  std::string text = Message(status);
+  if (const auto end = text.find("] "); text.substr(0, 1) == "[" && end != std::string::npos) {
+    text.erase(0, end + 2);
+  }
+  return UnavailableError(text);
+}
+
+class Device final : public GlooDevice {
+ public:
+  std::shared_ptr<gloo::transport::Device> gloo;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string& interface_name,
+                                                         const std::string& address) {
+  auto device = std::make_shared<Device>();
+  const Status made = CatchAsStatus([&] {
+    device->gloo =
+        interface_name.empty()
+            ? c10d::ProcessGroupGloo::createDeviceForHostname(address, /*lazyInit=*/false)
+            : c10d::ProcessGroupGloo::createDeviceForInterface(interface_name, /*lazyInit=*/false);
+  });
+  if (made.ok()) return device;
+  return FailedPreconditionError(
+      "gloo cannot listen at ",
+      interface_name.empty() ? StrCat("the address ", address)
+                             : StrCat("the interface ", interface_name, " (GLOO_SOCKET_IFNAME)"),
+      " of this host: ", Message(WithoutSource(made)));
+}
+
+class GlooLink::Piece {
+ public:
+  Piece(c10::intrusive_ptr<c10d::Work> posted, int to_or_from)
+      : work(std::move(posted)), peer(to_or_from) {}
+  c10::intrusive_ptr<c10d::Work> work;
+  int peer;
+};
+
+class GlooLink::Impl {
+ public:
+  Options options;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+  std::mutex post_mutex;  // ProcessGroupGloo counts what is posted without one
+
+  template <typename Post>
+  StatusOr<std::unique_ptr<Piece>> Posted(const void* data, std::int64_t bytes, int peer,
+                                          Post&& post) {
+    c10::intrusive_ptr<c10d::Work> work;
+    const Status status = CatchAsStatus([&] {
+      std::vector<at::Tensor> tensors{
+          at::from_blob(const_cast<void*>(data), {bytes}, at::TensorOptions(at::kByte))};
+      std::lock_guard lock(post_mutex);
+      work = post(tensors);
+    });
+    if (!status.ok()) return Annotate(WithoutSource(status), StrCat("to rank ", peer));
+    return std::make_unique<Piece>(std::move(work), peer);
+  }
+};
+
+GlooLink::GlooLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+GlooLink::~GlooLink() {
+  // Closing connections may throw; what is lost then is nobody's concern any more.
+  CatchAsStatus([&] { impl_->group.reset(); }).IgnoreError();
+}
+
+StatusOr<std::unique_ptr<GlooLink>> GlooLink::Connect(Options options, Deadline deadline) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = std::move(options);
+  const Options& own = impl->options;
+  const auto left = std::clamp(std::chrono::ceil<milliseconds>(deadline.remaining()),
+                               milliseconds(1), std::chrono::duration_cast<milliseconds>(kForever));
+  const Status connected = CatchAsStatus([&] {
+    auto gloo_options = c10d::ProcessGroupGloo::Options::create(left);
+    gloo_options->devices.push_back(std::static_pointer_cast<Device>(own.device)->gloo);
+    gloo_options->threads = 1;  // for collectives of its own, which we do not use
+    impl->group = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        MakeC10dStore(own.store, StrCat("gloo/", own.name, "/"), own.members, deadline),
+        own.rank.value(), static_cast<int>(own.members.size()), std::move(gloo_options));
+  });
+  if (!connected.ok()) {
+    return Annotate(connected.code() == StatusCode::kUnknown ? WithoutSource(connected) : connected,
+                    StrCat("rank ", own.rank, " cannot connect the group \"", own.name, "\""));
+  }
+  return std::unique_ptr<GlooLink>(new GlooLink(std::move(impl)));
+}
+
+GlooLink::PiecePtr GlooLink::Register(std::unique_ptr<Piece> piece) {
+  PiecePtr shared(piece.release(), [this](Piece* gone) {
+    {
+      std::lock_guard lock(mutex_);
+      pieces_.erase(gone);
+    }
+    delete gone;
+  });
+  std::lock_guard lock(mutex_);
+  pieces_.insert(shared.get());
+  if (interrupted_) shared->work->abort();
+  return shared;
+}
+
+StatusOr<GlooLink::PiecePtr> GlooLink::Send(const void* data, std::int64_t bytes, int peer,
+                                            std::uint32_t tag) {
+  AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
+    return impl_->group->send(tensors, peer, static_cast<int>(tag));
+  }));
+  return Register(std::move(piece));
+}
+
+StatusOr<GlooLink::PiecePtr> GlooLink::Receive(void* data, std::int64_t bytes, int peer,
+                                               std::uint32_t tag) {
+  AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
+    return impl_->group->recv(tensors, peer, static_cast<int>(tag));
+  }));
+  return Register(std::move(piece));
+}
+
+Status GlooLink::Await(Piece& piece) {
+  bool done = false;
+  const Status status = CatchAsStatus([&] { done = piece.work->wait(kForever); });
+  if (!status.ok()) return WithoutSource(status);
+  if (!done) return CancelledError("interrupted");
+  return OkStatus();
+}
+
+int GlooLink::PeerOf(const Piece& piece) { return piece.peer; }
+
+void GlooLink::Interrupt(Piece& piece) {
+  std::lock_guard lock(mutex_);
+  piece.work->abort();
+}
+
+void GlooLink::Interrupt() {
+  std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  for (Piece* piece : pieces_) piece->work->abort();
+}
+
+}  // namespace ait::inline v0::internal

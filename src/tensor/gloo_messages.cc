@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/gloo_messages.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ait::inline v0::internal {
+namespace {
+
+// Tags below 2^30; collectives are above (gloo_collectives.cc).
+constexpr std::uint32_t kControlTag = 1;
+constexpr std::uint32_t PayloadTag(std::uint64_t id) {
+  return (1U << 29) | static_cast<std::uint32_t>(id & 0x1fffffff);
+}
+
+bool IsSend(const Operation& operation) { return operation.kind == OperationKind::kSend; }
+
+}  // namespace
+
+GlooMessages::GlooMessages(GlooLink& link, Rank rank, WorldSize size,
+                           std::function<Status(int, const Status&)> who_broke)
+    : link_(link),
+      rank_(rank.value()),
+      who_broke_(std::move(who_broke)),
+      peers_(static_cast<std::size_t>(size.value())) {}
+
+void GlooMessages::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  payload_came_.notify_all();
+  for (const auto& peer : peers_) {
+    if (peer != nullptr) peer->reader.join();
+  }
+  for (std::thread& waiter : waiters_) waiter.join();
+}
+
+Status GlooMessages::Say(const Message& message, const Status& status) const {
+  return Annotate(status, StrCat("rank ", rank_, ": ", message.operation.Describe()));
+}
+
+void GlooMessages::Finish(Endings& endings) {
+  for (auto& [message, status] : endings) message->state->Finish(std::move(status));
+  endings.clear();
+}
+
+bool GlooMessages::busy() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+    return peer != nullptr &&
+           (!peer->sends.empty() || !peer->receives.empty() || !peer->accepted.empty());
+  });
+}
+
+GlooMessages::Peer& GlooMessages::PeerOf(int rank) {
+  std::unique_ptr<Peer>& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer == nullptr) {
+    peer = std::make_unique<Peer>();
+    peer->rank = rank;
+    peer->reader = std::thread([this, raw = peer.get()] { Read(*raw); });
+  }
+  return *peer;
+}
+
+Work GlooMessages::Start(Operation operation) {
+  auto message = std::make_shared<Message>();
+  message->state = std::make_shared<WorkState>();
+  message->operation = std::move(operation);
+  const Operation& what = message->operation;
+  message->state->OnCancel([this, weak = std::weak_ptr<Message>(message)] {
+    const MessagePtr alive = weak.lock();
+    if (alive == nullptr) return;
+    Endings cancelled;
+    {
+      std::lock_guard lock(mutex_);
+      Withdraw(PeerOf(alive->operation.peer.value()), alive, CancelledError("cancelled"),
+               cancelled);
+    }
+    Finish(cancelled);
+  });
+  Endings endings;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_.ok()) {
+      End(message, AbortedError("the group failed earlier: ", ait::Message(failed_)), endings);
+    } else {
+      Peer& peer = PeerOf(what.peer.value());
+      if (!peer.gone.ok()) {
+        End(message, peer.gone, endings);
+      } else if (IsSend(what)) {
+        message->id = peer.next_id++;
+        peer.sends.emplace(message->id, message);
+        message->control = SendControl(
+            peer, {ControlType::kOffer, what.dtype, what.tag, message->id, what.input.count});
+      } else if (auto offered = peer.offers.find(what.tag);
+                 offered != peer.offers.end() && !offered->second.empty()) {
+        const Control offer = offered->second.front();
+        offered->second.pop_front();
+        Match(peer, message, offer, endings);
+      } else {
+        peer.receives[what.tag].push_back(message);
+      }
+    }
+  }
+  Work work(message->state);
+  Finish(endings);
+  return work;
+}
+
+/// Ends a message that is out of all lists; through its waiter if it has one.
+void GlooMessages::End(const MessagePtr& message, const Status& why, Endings& endings) {
+  if (message->over) return;
+  message->over = true;
+  if (message->moving) {
+    message->ending = why;
+    if (message->payload != nullptr) link_.Interrupt(*message->payload);
+  } else {
+    endings.emplace_back(message, Say(*message, why));
+  }
+}
+
+/// Lets go what was kept for Gloo until the other side had answered.
+void GlooMessages::Release(Peer& peer, Message& message) {
+  std::erase_if(peer.controls, [&](const auto& kept) { return kept.second == message.control; });
+  message.control = nullptr;
+}
+
+/// Errors are left to the reading thread, which meets the same broken connection.
+GlooLink::PiecePtr GlooMessages::SendControl(Peer& peer, const Control& control) {
+  // Gloo sends from this memory when the other side is ready. Offers are let go with their answer;
+  // answers and withdrawals, which are few or followed by a payload, with the group.
+  auto memory = std::make_unique<Control>(control);
+  StatusOr<GlooLink::PiecePtr> piece =
+      link_.Send(memory.get(), sizeof(Control), peer.rank, kControlTag);
+  if (!piece.ok()) return nullptr;
+  peer.controls.emplace_back(std::move(memory), *piece);
+  return *std::move(piece);
+}
+
+void GlooMessages::Read(Peer& peer) {
+  while (true) {
+    Control control;
+    StatusOr<GlooLink::PiecePtr> piece =
+        link_.Receive(&control, sizeof(control), peer.rank, kControlTag);
+    Status status = piece.ok() ? link_.Await(**piece) : piece.status();
+    Endings endings;
+    if (status.ok()) {
+      std::lock_guard lock(mutex_);
+      Handle(peer, control, endings);
+    } else {
+      if (status.code() != StatusCode::kCancelled) status = who_broke_(peer.rank, status);
+      std::lock_guard lock(mutex_);
+      // Interrupted: `Fail` or the destructor ends the messages, with the reason.
+      if (status.code() == StatusCode::kCancelled) return;
+      peer.gone = status;
+      EndAll(peer, status, endings);
+    }
+    Finish(endings);
+    if (!status.ok()) return;
+  }
+}
+
+void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) {
+  switch (control.type) {
+    case ControlType::kOffer: {
+      auto waiting = peer.receives.find(control.tag);
+      if (waiting == peer.receives.end() || waiting->second.empty()) {
+        peer.offers[control.tag].push_back(control);
+        return;
+      }
+      const MessagePtr receive = waiting->second.front();
+      waiting->second.pop_front();
+      if (waiting->second.empty()) peer.receives.erase(waiting);
+      return Match(peer, receive, control, endings);
+    }
+    case ControlType::kAccept:
+    case ControlType::kRefuse: {
+      const auto found = peer.sends.find(control.id);
+      if (found == peer.sends.end()) return;  // withdrawn meanwhile
+      const MessagePtr send = found->second;
+      Release(peer, *send);
+      if (control.type == ControlType::kRefuse) {
+        peer.sends.erase(found);
+        Operation other{.kind = OperationKind::kReceive, .dtype = control.dtype};
+        other.output = {nullptr, control.count, control.dtype};
+        other.peer = Rank(rank_);
+        other.tag = control.tag;
+        return End(send,
+                   InvalidArgumentError("rank ", peer.rank,
+                                        " asks for another message: ", other.Describe()),
+                   endings);
+      }
+      const ConstBuffer& input = send->operation.input;
+      send->state->MarkStarted();
+      if (input.count > 0) {
+        StatusOr<GlooLink::PiecePtr> piece =
+            link_.Send(input.data, input.bytes().value(), peer.rank, PayloadTag(control.id));
+        if (!piece.ok()) return;  // the next read sees it too
+        send->payload = *std::move(piece);
+      }
+      return AwaitPayload(peer, send);
+    }
+    case ControlType::kWithdraw: {
+      for (auto& [tag, offers] : peer.offers) {
+        std::erase_if(offers, [&](const Control& offer) { return offer.id == control.id; });
+      }
+      if (const auto found = peer.accepted.find(control.id); found != peer.accepted.end()) {
+        if (found->second->payload != nullptr) link_.Interrupt(*found->second->payload);
+      }
+      return;
+    }
+  }
+}
+
+void GlooMessages::Match(Peer& peer, const MessagePtr& receive, const Control& offer,
+                         Endings& endings) {
+  const Buffer& output = receive->operation.output;
+  if (offer.count != output.count || offer.dtype != output.dtype) {
+    SendControl(peer, {ControlType::kRefuse, output.dtype, offer.tag, offer.id, output.count});
+    Operation other{.kind = OperationKind::kSend, .dtype = offer.dtype};
+    other.input = {nullptr, offer.count, offer.dtype};
+    other.peer = Rank(rank_);
+    other.tag = offer.tag;
+    return End(
+        receive,
+        InvalidArgumentError("rank ", peer.rank, " has another message for it: ", other.Describe()),
+        endings);
+  }
+  receive->id = offer.id;
+  receive->state->MarkStarted();
+  peer.accepted.emplace(offer.id, receive);
+  if (output.count > 0) {
+    StatusOr<GlooLink::PiecePtr> piece =
+        link_.Receive(output.data, output.bytes().value(), peer.rank, PayloadTag(offer.id));
+    if (!piece.ok()) return;  // the next read sees it too
+    receive->payload = *std::move(piece);
+  }
+  receive->control =
+      SendControl(peer, {ControlType::kAccept, offer.dtype, offer.tag, offer.id, offer.count});
+  AwaitPayload(peer, receive);
+}
+
+void GlooMessages::AwaitPayload(Peer& peer, const MessagePtr& message) {
+  message->moving = true;
+  payloads_.emplace_back(&peer, message);
+  if (payloads_.size() > idle_waiters_) {
+    waiters_.emplace_back([this] { RunWaiter(); });
+  }
+  payload_came_.notify_one();
+}
+
+void GlooMessages::RunWaiter() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ++idle_waiters_;
+    payload_came_.wait(lock, [&] { return stopping_ || !payloads_.empty(); });
+    --idle_waiters_;
+    if (payloads_.empty()) return;
+    auto [peer, message] = std::move(payloads_.front());
+    payloads_.pop_front();
+    GlooLink::PiecePtr payload = message->payload;
+    lock.unlock();
+    Status status = payload == nullptr ? OkStatus() : link_.Await(*payload);
+    if (status.code() == StatusCode::kUnavailable) status = who_broke_(peer->rank, status);
+    lock.lock();
+    message->payload = nullptr;
+    (IsSend(message->operation) ? peer->sends : peer->accepted).erase(message->id);
+    if (status.ok() && !IsSend(message->operation) && payload != nullptr) Release(*peer, *message);
+    if (status.code() == StatusCode::kCancelled) {
+      status = message->over ? message->ending
+                             : AbortedError("rank ", peer->rank, " gave the message up");
+    }
+    message->over = true;
+    lock.unlock();
+    payload = nullptr;  // the memory is the caller's again
+    message->state->Finish(status.ok() ? status : Say(*message, status));
+    message.reset();
+    lock.lock();
+  }
+}
+
+/// Takes a message out of all lists, so that nobody else ends it, and ends it.
+void GlooMessages::Withdraw(Peer& peer, const MessagePtr& message, const Status& why,
+                            Endings& endings) {
+  if (message->over) return;
+  const Operation& what = message->operation;
+  if (IsSend(what)) {
+    peer.sends.erase(message->id);
+    SendControl(peer,
+                {ControlType::kWithdraw, what.dtype, what.tag, message->id, what.input.count});
+  } else {
+    peer.accepted.erase(message->id);
+    auto& waiting = peer.receives[what.tag];
+    std::erase(waiting, message);
+    if (waiting.empty()) peer.receives.erase(what.tag);
+  }
+  End(message, why, endings);
+}
+
+void GlooMessages::Check(Time now) {
+  Endings endings;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& peer : peers_) {
+      if (peer == nullptr) continue;
+      std::vector<MessagePtr> late;
+      const auto look = [&](const MessagePtr& message) {
+        const Deadline& deadline = message->operation.deadline;
+        if (!deadline.is_infinite() && now >= deadline.time()) late.push_back(message);
+      };
+      for (const auto& [id, message] : peer->sends) look(message);
+      for (const auto& [id, message] : peer->accepted) look(message);
+      for (const auto& [tag, waiting] : peer->receives) {
+        for (const MessagePtr& message : waiting) look(message);
+      }
+      for (const MessagePtr& message : late) {
+        Withdraw(*peer, message,
+                 DeadlineExceededError("rank ", peer->rank, " did not come in time"), endings);
+      }
+    }
+  }
+  Finish(endings);
+}
+
+void GlooMessages::EndAll(Peer& peer, const Status& reason, Endings& endings) {
+  const auto end = [&](const MessagePtr& message) { End(message, reason, endings); };
+  for (const auto& [id, message] : peer.sends) end(message);
+  for (const auto& [id, message] : peer.accepted) end(message);
+  for (const auto& [tag, waiting] : peer.receives) {
+    for (const MessagePtr& message : waiting) end(message);
+  }
+  peer.sends.clear();
+  peer.accepted.clear();
+  peer.receives.clear();
+}
+
+void GlooMessages::Fail(const Status& reason) {
+  Endings endings;
+  {
+    std::lock_guard lock(mutex_);
+    if (failed_.ok()) failed_ = reason;
+    for (const auto& peer : peers_) {
+      if (peer != nullptr) EndAll(*peer, reason, endings);
+    }
+  }
+  Finish(endings);
+}
+
+}  // namespace ait::inline v0::internal

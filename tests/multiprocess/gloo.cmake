@@ -1,0 +1,17 @@
+# The Gloo transport on processes.
+add_executable(gloo_contract_rank gloo_contract_rank.cc)
+target_link_libraries(gloo_contract_rank PRIVATE ait::tensor ait_communicator_contract ait_warnings)
+ait_test(gloo_contract_test DEPS ait_communicator_contract ait_test_support
+  LABELS contract multiprocess TIMEOUT 300)
+target_compile_definitions(multiprocess_gloo_contract_test PRIVATE
+  AIT_TEST_RANK="$<TARGET_FILE:gloo_contract_rank>")
+add_dependencies(multiprocess_gloo_contract_test gloo_contract_rank)
+
+add_executable(gloo_rank gloo_rank.cc)
+target_link_libraries(gloo_rank PRIVATE ait::tensor ait_warnings)
+foreach(name IN ITEMS gloo_failure_test gloo_torchrun_test)
+  ait_test(${name} DEPS ait_test_support LABELS multiprocess TIMEOUT 300)
+  target_compile_definitions(multiprocess_${name} PRIVATE AIT_TEST_RANK="$<TARGET_FILE:gloo_rank>")
+  add_dependencies(multiprocess_${name} gloo_rank)
+endforeach()
+target_link_libraries(multiprocess_gloo_torchrun_test PRIVATE third_party::torch)
