@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_DIRECT_H_
-#define AIT_SRC_COMM_DIRECT_H_
+#ifndef AIT_COMM_DIRECT_H_
+#define AIT_COMM_DIRECT_H_
 
 // Collectives among ranks that can reach each other's memory: one pass, nothing is copied twice.
 
@@ -24,4 +24,4 @@ void CopyElements(const ConstBuffer& from, const Buffer& to);
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_DIRECT_H_
+#endif  // AIT_COMM_DIRECT_H_

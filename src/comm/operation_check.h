@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_OPERATION_CHECK_H_
-#define AIT_SRC_COMM_OPERATION_CHECK_H_
+#ifndef AIT_COMM_OPERATION_CHECK_H_
+#define AIT_COMM_OPERATION_CHECK_H_
 
 // What one rank alone can say about an operation: whether its buffers, counts, peer and reduction
 // fit together. What ranks can only say together is compared by `Operation::Signature`.
@@ -16,4 +16,4 @@ Status CheckOperation(const Operation& operation, Rank rank, WorldSize size);
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_OPERATION_CHECK_H_
+#endif  // AIT_COMM_OPERATION_CHECK_H_

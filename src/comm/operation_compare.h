@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_OPERATION_COMPARE_H_
-#define AIT_SRC_COMM_OPERATION_COMPARE_H_
+#ifndef AIT_COMM_OPERATION_COMPARE_H_
+#define AIT_COMM_OPERATION_COMPARE_H_
 
 // What ranks can only say together about a collective: whether all of them mean the same one.
 
@@ -33,4 +33,4 @@ Status CompareOperations(std::span<const Operation* const> operations);
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_OPERATION_COMPARE_H_
+#endif  // AIT_COMM_OPERATION_COMPARE_H_

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "ait/base/float16.h"
+#include "comm/half.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -58,25 +58,33 @@ struct Min {
   }
 };
 
-/// One block: `accumulator[i] = inputs[0][i] op inputs[1][i] …`.
+/// One block of elements that are accumulated as they are.
 template <typename T, typename Op>
 void Accumulate(std::span<const void* const> inputs, std::int64_t begin, std::int64_t length,
-                Accumulator<T>* accumulator) {
-  using A = Accumulator<T>;
+                T* accumulator) {
   const T* first = static_cast<const T*>(inputs[0]) + begin;
   if (inputs.size() == 1) {
-    for (std::int64_t i = 0; i < length; ++i) accumulator[i] = static_cast<A>(first[i]);
+    std::copy_n(first, length, accumulator);
     return;
   }
   const T* second = static_cast<const T*>(inputs[1]) + begin;
-  for (std::int64_t i = 0; i < length; ++i) {
-    accumulator[i] = Op::Apply(static_cast<A>(first[i]), static_cast<A>(second[i]));
-  }
+  for (std::int64_t i = 0; i < length; ++i) accumulator[i] = Op::Apply(first[i], second[i]);
   for (const void* input : inputs.subspan(2)) {
     const T* next = static_cast<const T*>(input) + begin;
-    for (std::int64_t i = 0; i < length; ++i) {
-      accumulator[i] = Op::Apply(accumulator[i], static_cast<A>(next[i]));
-    }
+    for (std::int64_t i = 0; i < length; ++i) accumulator[i] = Op::Apply(accumulator[i], next[i]);
+  }
+}
+
+/// One block of half floats.
+template <typename T, typename Op>
+  requires(!std::is_same_v<Accumulator<T>, T>)
+void Accumulate(std::span<const void* const> inputs, std::int64_t begin, std::int64_t length,
+                float* accumulator) {
+  ToFloat(static_cast<const T*>(inputs[0]) + begin, accumulator, length);
+  alignas(64) float next[kBlock];
+  for (const void* input : inputs.subspan(1)) {
+    ToFloat(static_cast<const T*>(input) + begin, next, length);
+    for (std::int64_t i = 0; i < length; ++i) accumulator[i] = Op::Apply(accumulator[i], next[i]);
   }
 }
 
@@ -93,7 +101,11 @@ void Reduce(std::span<const void* const> inputs, std::span<void* const> outputs,
       for (std::int64_t i = 0; i < length; ++i) accumulator[i] = accumulator[i] / divisor;
     }
     T* result = static_cast<T*>(outputs[0]) + begin;
-    for (std::int64_t i = 0; i < length; ++i) result[i] = static_cast<T>(accumulator[i]);
+    if constexpr (std::is_same_v<A, T>) {
+      std::copy_n(accumulator, length, result);
+    } else {
+      FromFloat(accumulator, result, length);
+    }
     for (void* output : outputs.subspan(1)) {
       T* copy = static_cast<T*>(output) + begin;
       if (copy != result) std::memcpy(copy, result, static_cast<std::size_t>(length) * sizeof(T));

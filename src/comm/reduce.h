@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_REDUCE_H_
-#define AIT_SRC_COMM_REDUCE_H_
+#ifndef AIT_COMM_REDUCE_H_
+#define AIT_COMM_REDUCE_H_
 
 // The arithmetic of collectives: elements of several ranks become one, in rank order.
 //
@@ -27,4 +27,4 @@ void ReduceRanks(std::span<const void* const> inputs, std::span<void* const> out
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_REDUCE_H_
+#endif  // AIT_COMM_REDUCE_H_

@@ -24,6 +24,7 @@ std::string Who(Rank rank, const Operation& operation) {
 }  // namespace
 
 ThreadHub::ThreadHub(WorldSize size) {
+  meeting_.operations.resize(static_cast<std::size_t>(size.value()));
   for (int rank = 0; rank < size.value(); ++rank) seats_.push_back(std::make_unique<Seat>());
 }
 
@@ -113,7 +114,6 @@ void ThreadHub::Arrive(Rank rank) {
   seat.part_done = false;
   seat.current = std::move(seat.waiting.front());
   seat.waiting.pop_front();
-  meeting_.operations.resize(seats_.size());
   meeting_.operations[static_cast<std::size_t>(rank.value())] = &seat.current->operation;
   if (++meeting_.arrived == size().value()) {
     if (Status status = CompareOperations(meeting_.operations); !status.ok()) {
@@ -239,7 +239,7 @@ void ThreadHub::EndBroken(Rank rank, std::vector<Ended>& ended) {
 
 /// All parts are done: ends the operations of all ranks and opens the next meeting.
 void ThreadHub::Complete(std::vector<Ended>& ended) {
-  meeting_ = {};
+  meeting_ = {.operations = std::vector<const Operation*>(seats_.size())};
   for (int r = 0; r < size().value(); ++r) {
     Seat& seat = SeatOf(Rank(r));
     ended.push_back({std::move(seat.current->work), OkStatus()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_THREAD_HUB_H_
-#define AIT_SRC_COMM_THREAD_HUB_H_
+#ifndef AIT_COMM_THREAD_HUB_H_
+#define AIT_COMM_THREAD_HUB_H_
 
 // Where the ranks of a thread group meet: everything they share, behind one mutex.
 //
@@ -123,4 +123,4 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_THREAD_HUB_H_
+#endif  // AIT_COMM_THREAD_HUB_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_COMM_WORK_INTERNAL_H_
-#define AIT_SRC_COMM_WORK_INTERNAL_H_
+#ifndef AIT_COMM_WORK_INTERNAL_H_
+#define AIT_COMM_WORK_INTERNAL_H_
 
 // The state behind a `Work`, as transports see it.
 //
@@ -66,4 +66,4 @@ class WorkState {
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_SRC_COMM_WORK_INTERNAL_H_
+#endif  // AIT_COMM_WORK_INTERNAL_H_

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_COMM_HALF_H_
+#define AIT_COMM_HALF_H_
+
+// Arrays of fp16 and bf16 to fp32 and back, with the instructions that the processor has.
+
+#include <cstdint>
+
+#include "ait/base/float16.h"
+
+namespace ait::inline v0::internal {
+
+/// Converts `count` elements; the arrays do not overlap. Rounds like `Float16` and `BFloat16`; the
+/// payload of a NaN may differ.
+void ToFloat(const Float16* from, float* to, std::int64_t count);
+void ToFloat(const BFloat16* from, float* to, std::int64_t count);
+void FromFloat(const float* from, Float16* to, std::int64_t count);
+void FromFloat(const float* from, BFloat16* to, std::int64_t count);
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_COMM_HALF_H_
