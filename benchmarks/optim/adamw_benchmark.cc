@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "ait/base/types.h"
+#include "ait/memory/buffer.h"
+#include "ait/memory/heap.h"
 #include "ait/optim/adam.h"
 #include "ait/optim/norm.h"
 #include "ait/optim/torch_executor.h"
@@ -107,15 +109,17 @@ class Ours {
       layout_.parameters.push_back(parameter);
     }
     layout_.owned = {{0, ait::RoundUp(end, 64)}};
-    parameters_ = at::randn({layout_.owned[0].end}).mul_(0.02);
-    gradients_ = at::full({layout_.owned[0].end}, kGradient);
+    parameters_ = Floats();
+    gradients_ = Floats();
+    std::ranges::fill(parameters(), 0.02f);
+    Refill();
     auto bound = ait::AdamW{
         {.learning_rate = kRate,
          .beta1 = kBeta1,
          .beta2 = kBeta2,
          .epsilon = kEpsilon,
          .weight_decay =
-             kDecay}}.Bind(layout_, {.executor = executor_});
+             kDecay}}.Bind(layout_, {.executor = executor_, .memory = memory_});
     Check(bound.status());
     bound_ = *std::move(bound);
   }
@@ -128,7 +132,7 @@ class Ours {
     Step({.gradient_scale = ait::ClipFactor(norm.value, kMaxNorm),
           .gradients_after = ait::GradientsAfter::kZero});
   }
-  void Refill() { gradients_.fill_(kGradient); }
+  void Refill() { std::ranges::fill(gradients(), kGradient); }
 
   void MoveBytes() {
     auto state = bound_->State();  // one array each, from the first parameter's state on
@@ -141,9 +145,15 @@ class Ours {
   }
 
  private:
-  std::span<float> parameters() { return {parameters_.data_ptr<float>(), size()}; }
-  std::span<float> gradients() { return {gradients_.data_ptr<float>(), size()}; }
-  std::size_t size() const { return static_cast<std::size_t>(layout_.owned[0].end); }
+  // A flat buffer as the engine has it.
+  ait::HostBuffer Floats() {
+    const auto size = static_cast<std::size_t>(layout_.owned[0].end);
+    auto buffer = ait::HostBuffer::Create(memory_, size * sizeof(float));
+    Check(buffer.status());
+    return *std::move(buffer);
+  }
+  std::span<float> parameters() { return parameters_.As<float>(); }
+  std::span<float> gradients() { return gradients_.As<float>(); }
 
   void Step(const ait::StepOptions& options) {
     Check(bound_->BeginStep(options));
@@ -152,8 +162,9 @@ class Ours {
 
   ait::Executor executor_;
   ait::ParameterLayout layout_;
-  at::Tensor parameters_;
-  at::Tensor gradients_;
+  ait::MemoryHandle memory_ = ait::HeapResource::Create();
+  ait::HostBuffer parameters_;
+  ait::HostBuffer gradients_;
   std::unique_ptr<ait::BoundOptimizer> bound_;
 };
 

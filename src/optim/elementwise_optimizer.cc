@@ -3,22 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
+#include <span>
 #include <utility>
 
 #include "ait/base/types.h"
+#include "ait/memory/buffer.h"
+#include "ait/memory/heap.h"
 #include "optim/partition.h"
 
 namespace ait::inline v0::internal {
 namespace {
 
-constexpr std::size_t kCacheLineBytes = 64;
 constexpr std::int64_t kStateAlignment = 16;  // elements: each owned range begins a cache line
-
-struct AlignedDelete {
-  void operator()(float* p) const { ::operator delete(p, std::align_val_t(kCacheLineBytes)); }
-};
-using FloatArray = std::unique_ptr<float[], AlignedDelete>;
 
 // A maximal run of parameter elements of one group, inside one owned range.
 struct Run {
@@ -60,22 +56,19 @@ class ElementwiseOptimizer final : public BoundOptimizer {
     }
   }
 
-  Status AllocateState() {
+  Status AllocateState(MemoryHandle memory) {
+    if (!memory) memory = HeapResource::Create();
     for (const std::string& name : state_names_) {
-      const auto bytes = static_cast<std::size_t>(state_elements_) * sizeof(float);
-      void* memory = ::operator new(bytes, std::align_val_t(kCacheLineBytes), std::nothrow);
-      if (memory == nullptr) {
-        return ResourceExhaustedError("no memory for the ", bytes, " bytes of optimizer state \"",
-                                      name, "\"; shard the state over more ranks");
-      }
-      state_.emplace_back(static_cast<float*>(memory));
+      auto buffer =
+          HostBuffer::Create(memory, static_cast<std::size_t>(state_elements_) * sizeof(float));
+      if (!buffer.ok()) return Annotate(buffer.status(), StrCat("optimizer state \"", name, "\""));
+      state_.push_back(*std::move(buffer));
     }
     // First touch by the threads that will update: the same cut as in an update of a whole range.
     for (const OwnedRange& owned : owned_) {
       ForEachPart(executor_, owned.range, [&](ElementRange part) {
-        for (const FloatArray& state : state_) {
-          float* begin = state.get() + owned.state_begin + (part.begin - owned.range.begin);
-          std::fill(begin, begin + part.size(), 0.0f);
+        for (std::size_t i = 0; i < state_.size(); ++i) {
+          std::fill_n(StateAt(i, owned, part.begin), part.size(), 0.0f);
         }
       });
     }
@@ -131,12 +124,12 @@ class ElementwiseOptimizer final : public BoundOptimizer {
         for (const OwnedRange& owned : owned_) {
           const ElementRange range = Intersection(parameter.range(), owned.range);
           if (range.size() == 0) continue;
-          float* begin = state_[i].get() + owned.state_begin + (range.begin - owned.range.begin);
-          const auto count = static_cast<std::size_t>(range.size());
+          const std::span values(StateAt(i, owned, range.begin),
+                                 static_cast<std::size_t>(range.size()));
           slices.push_back({.parameter = parameter.name,
                             .state = state_names_[i],
                             .begin = range.begin - parameter.begin,
-                            .bytes = std::as_writable_bytes(std::span(begin, count))});
+                            .bytes = std::as_writable_bytes(values)});
         }
       }
     }
@@ -148,6 +141,11 @@ class ElementwiseOptimizer final : public BoundOptimizer {
   }
 
  private:
+  // The i-th state of element `element` of the flat buffer, which is in `owned`.
+  float* StateAt(std::size_t i, const OwnedRange& owned, std::int64_t element) {
+    return state_[i].As<float>().data() + owned.state_begin + (element - owned.range.begin);
+  }
+
   const OwnedRange* Owner(ElementRange range) const {
     auto next = std::upper_bound(
         owned_.begin(), owned_.end(), range.begin,
@@ -157,7 +155,7 @@ class ElementwiseOptimizer final : public BoundOptimizer {
     return range.end <= next->range.end ? &*next : nullptr;
   }
 
-  void UpdatePart(const UpdateSlice& slice, const OwnedRange& owned, ElementRange part) const {
+  void UpdatePart(const UpdateSlice& slice, const OwnedRange& owned, ElementRange part) {
     auto run = std::upper_bound(
         runs_.begin(), runs_.end(), part.begin,
         [](std::int64_t begin, const Run& candidate) { return begin < candidate.range.end; });
@@ -165,7 +163,7 @@ class ElementwiseOptimizer final : public BoundOptimizer {
     for (; run != runs_.end() && run->range.begin < part.end; ++run) {
       const ElementRange range = Intersection(run->range, part);
       for (std::size_t i = 0; i < state.size(); ++i) {
-        state[i] = state_[i].get() + owned.state_begin + (range.begin - owned.range.begin);
+        state[i] = StateAt(i, owned, range.begin);
       }
       const std::int64_t offset = range.begin - slice.begin;
       rule_->Update(run->group, slice.parameters.data() + offset, slice.gradients.data() + offset,
@@ -180,7 +178,7 @@ class ElementwiseOptimizer final : public BoundOptimizer {
   std::vector<OwnedRange> owned_;
   std::vector<Run> runs_;
   std::int64_t state_elements_ = 0;
-  std::vector<FloatArray> state_;
+  std::vector<HostBuffer> state_;
   std::int64_t step_ = 0;
   bool begun_ = false;
 };
@@ -221,9 +219,10 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout&
         options.executor.run ? "a" : "no",
         " run function; it needs at least 1 thread, and the function if more");
   }
+  MemoryHandle memory = options.memory;
   auto optimizer = std::make_unique<ElementwiseOptimizer>(layout, groups, std::move(options),
                                                           std::move(state_names), std::move(rule));
-  AIT_RETURN_IF_ERROR(optimizer->AllocateState());
+  AIT_RETURN_IF_ERROR(optimizer->AllocateState(std::move(memory)));
   return std::unique_ptr<BoundOptimizer>(std::move(optimizer));
 }
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 
+#include "ait/memory/heap.h"
+#include "ait/memory/statistics.h"
 #include "ait/optim/adam.h"
 #include "ait/optim/sgd.h"
 #include "optim/optim_fixtures.h"
@@ -269,10 +271,17 @@ TEST(Optimizer, BindRefusesALayoutOrAnExecutorThatCannotBe) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("\"g\"")));
 }
 
-TEST(Optimizer, StateThatDoesNotFitIntoMemoryIsAnError) {
-  const ParameterLayout layout{.parameters = {{"huge", 0, {std::int64_t{1} << 58}}},
-                               .owned = {{0, std::int64_t{1} << 58}}};
-  EXPECT_THAT(AdamW().Bind(layout), StatusIs(StatusCode::kResourceExhausted, HasSubstr("exp_avg")));
+TEST(Optimizer, StateThatDoesNotFitIntoMemoryIsAnErrorThatNamesIt) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 45;
+  const ParameterLayout layout{.parameters = {{"huge", 0, {kHuge}}}, .owned = {{0, kHuge}}};
+  EXPECT_THAT(AdamW().Bind(layout),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("optimizer state \"exp_avg\"")));
+}
+
+TEST(Optimizer, StateComesFromTheMemoryThatIsGiven) {
+  auto memory = StatisticsResource::Create(HeapResource::Create());
+  ASSERT_OK_AND_ASSIGN(const auto bound, AdamW().Bind(LayoutOf({1000}), {.memory = memory}));
+  EXPECT_EQ(memory->statistics().current_bytes, bound->state_bytes());
 }
 
 }  // namespace

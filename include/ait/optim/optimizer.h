@@ -29,6 +29,7 @@
 
 #include "ait/base/dtype.h"
 #include "ait/base/status.h"
+#include "ait/memory/resource.h"
 #include "ait/optim/executor.h"
 #include "ait/optim/parameter_layout.h"
 #include "ait/optim/simd.h"
@@ -101,7 +102,8 @@ class BoundOptimizer {
 /// What binding needs beside the layout.
 struct BindOptions {
   Executor executor;  // of `Update`, and of the first touch of the state
-  SimdLevel max_simd_level = SimdLevel::kAvx512;  // a cap: the best level of the processor up to it
+  SimdLevel max_simd_level = SimdLevel::kAvx512;  // a cap: the best of the processor up to it
+  MemoryHandle memory;                            // of the state; a HeapResource if empty
 };
 
 /// An algorithm with its options: AdamW, Adam or SGD. **Thread-safety.** Immutable.
@@ -111,7 +113,7 @@ class Optimizer {
 
   /// Allocates state for the owned elements, all zeros, at step 0.
   /// **Errors.** InvalidArgument that names the option and its value, or the fault of the layout;
-  /// ResourceExhausted if there is no memory.
+  /// those of `memory`, ResourceExhausted if it is full.
   virtual StatusOr<std::unique_ptr<BoundOptimizer>> Bind(const ParameterLayout& layout,
                                                          BindOptions options = {}) const = 0;
 
