@@ -81,7 +81,7 @@ __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
 void MoveBytesOfAdamW(float* __restrict p, const float* __restrict g, float* __restrict m,
                       float* __restrict v, std::int64_t n) {
-  constexpr int kAhead = 256;
+  constexpr int kAhead = 128;
   for (std::int64_t i = 0; i + 16 <= n; i += 16) {
     __builtin_prefetch(p + i + kAhead);
     __builtin_prefetch(g + i + kAhead);
