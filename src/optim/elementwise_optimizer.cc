@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -76,10 +77,12 @@ class ElementwiseOptimizer final : public BoundOptimizer {
   }
 
   Status BeginStep(const StepOptions& options) override {
-    if (!std::isfinite(options.learning_rate_factor) || !std::isfinite(options.gradient_scale)) {
+    constexpr double kLargest = std::numeric_limits<float>::max();  // NaN is not below it either
+    if (!(std::abs(options.learning_rate_factor) <= kLargest) ||
+        !(std::abs(options.gradient_scale) <= kLargest)) {
       return InvalidArgumentError("step ", step_ + 1, ": learning_rate_factor is ",
                                   options.learning_rate_factor, " and gradient_scale is ",
-                                  options.gradient_scale, "; both must be finite");
+                                  options.gradient_scale, "; both must be finite in fp32");
     }
     rule_->BeginStep(++step_, options);
     begun_ = true;
@@ -96,6 +99,7 @@ class ElementwiseOptimizer final : public BoundOptimizer {
       return InvalidArgumentError("slice at element ", slice.begin, " has ", size,
                                   " parameters and ", slice.gradients.size(), " gradients");
     }
+    if (size == 0) return OkStatus();
     const ElementRange range{slice.begin, slice.begin + size};
     const OwnedRange* owned = Owner(range);
     if (owned == nullptr) {

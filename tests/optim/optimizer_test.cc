@@ -238,11 +238,26 @@ TEST_P(OptimizerContract, ASliceOutsideOfTheOwnedRangesIsRefusedAndChangesNothin
   EXPECT_EQ(outcome, before);
 }
 
+TEST_P(OptimizerContract, ARankThatOwnsNothingTakesPart) {
+  layout_.owned = {};
+  ASSERT_OK_AND_ASSIGN(const auto bound, GetParam()->Bind(layout_));
+  ASSERT_OK(bound->BeginStep({}));
+  EXPECT_OK(bound->Update({}));
+  EXPECT_THAT(bound->State(), ::testing::IsEmpty());
+  EXPECT_EQ(bound->state_bytes(), 0);
+  EXPECT_EQ(bound->step(), 1);
+}
+
 TEST_P(OptimizerContract, NumbersOfAStepMustBeFinite) {
   ASSERT_OK_AND_ASSIGN(const auto bound, GetParam()->Bind(layout_));
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_THAT(bound->BeginStep({.gradient_scale = infinity}),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("gradient_scale is inf")));
+  EXPECT_THAT(bound->BeginStep({.gradient_scale = 1e300}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("gradient_scale is 1e+300")));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(bound->BeginStep({.learning_rate_factor = nan}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("learning_rate_factor is nan")));
   EXPECT_EQ(bound->step(), 0) << "a refused step is not counted";
   EXPECT_THAT(bound->set_step(-1), StatusIs(StatusCode::kInvalidArgument, HasSubstr("-1")));
 }

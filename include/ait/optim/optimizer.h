@@ -79,12 +79,13 @@ class BoundOptimizer {
 
   /// Starts a step: counts it and computes the factors of every group. A step that is skipped,
   /// because a gradient is not finite, is one for which this is not called.
-  /// **Errors.** InvalidArgument if a number is not finite.
+  /// **Errors.** InvalidArgument if a number is not finite in fp32.
   virtual Status BeginStep(const StepOptions& options) = 0;
 
   /// Updates the parameters of a slice. Within a step each owned element is updated at most once.
   /// **Errors.** FailedPrecondition before the first `BeginStep`; InvalidArgument for a slice whose
-  /// spans differ in size or that is not inside one owned range. Nothing is changed then.
+  /// spans differ in size or that is not inside one owned range; an empty slice is inside of any.
+  /// Nothing is changed then.
   virtual Status Update(const UpdateSlice& slice) = 0;
 
   /// Steps begun, or as set.
