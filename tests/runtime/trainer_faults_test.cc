@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step when something goes wrong: no rank is left waiting, and the error says which rank, which
+// step and what.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <mutex>
+
+#include "ait/base/log.h"
+#include "ait/checkpoint/safetensors.h"
+#include "ait/observe/metrics_log.h"
+#include "ait/optim/sgd.h"
+#include "ait/runtime/trainer.h"
+#include "runtime/toy_model.h"
+#include "support/process.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::Fault;
+using ::ait::testing::MakeBatch;
+using ::ait::testing::Process;
+using ::ait::testing::RunRanks;
+using ::ait::testing::StatusIs;
+using ::ait::testing::TempDir;
+using ::ait::testing::ToyBatch;
+using ::ait::testing::ToyModel;
+using ::ait::testing::ToyRank;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+StatusOr<StepResult> Step(Trainer& trainer, const ToyRank& rank, Fault fault = Fault::kNone) {
+  return trainer.Step(MakeBatch(static_cast<int>(trainer.step()) + rank.rank(), 5),
+                      [&](const ToyBatch& b) { return rank.model.Loss(b, fault); });
+}
+
+/// Keeps what it hears.
+class Recorder final : public LogSink {
+ public:
+  void Write(Severity severity, std::string_view component, std::string_view message) override {
+    const std::lock_guard lock(mutex_);
+    text_ += StrCat(Name(severity), " ", component, ": ", message, "\n");
+  }
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+TEST(Trainer, ALossThatIsNotFiniteOnOneRankIsSkippedByAll) {
+  const TempDir dir;
+  Recorder log;
+  RunRanks(3, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{{.learning_rate = 0.1}},
+                    {.directory = dir.path(), .log = &log});
+    ASSERT_OK(Step(trainer, rank));
+    const std::vector<float> before = rank.model.Values();
+    const auto skipped = Step(trainer, rank, rank.rank() == 1 ? Fault::kNanLoss : Fault::kNone);
+    ASSERT_OK(skipped);
+    EXPECT_EQ(skipped->outcome, StepOutcome::kSkipped);
+    EXPECT_TRUE(std::isnan(skipped->metrics.loss.value()));
+    EXPECT_EQ(skipped->metrics.skipped_steps, 1);
+    EXPECT_EQ(rank.model.Values(), before);
+    const auto next = Step(trainer, rank);
+    ASSERT_OK(next);
+    EXPECT_EQ(next->outcome, StepOutcome::kUpdated);
+    EXPECT_TRUE(std::isfinite(next->metrics.loss.value()));
+    EXPECT_NE(rank.model.Values(), before);
+    EXPECT_EQ(trainer.step(), 3);
+  });
+  EXPECT_EQ(log.text(),
+            "warning runtime: step 2 was skipped: the loss of rank 1 is not finite (the sum over "
+            "all is nan)\n");
+  ASSERT_OK_AND_ASSIGN(const auto steps, ReadMetricsLog(dir / "metrics.jsonl"));
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_TRUE(std::isnan(steps[1].loss.value()));
+  EXPECT_EQ(steps[2].skipped_steps, 1);
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteIsSkippedAndItsParameterNamed) {
+  Recorder log;
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{}, {.log = &log});
+    const std::vector<float> before = rank.model.Values();
+    const auto skipped = Step(trainer, rank, rank.rank() == 0 ? Fault::kNanGradient : Fault::kNone);
+    ASSERT_OK(skipped);
+    EXPECT_EQ(skipped->outcome, StepOutcome::kSkipped);
+    EXPECT_TRUE(std::isfinite(skipped->metrics.loss.value()));
+    EXPECT_EQ(rank.model.Values(), before);
+  });
+  EXPECT_THAT(log.text(), HasSubstr("the gradient of parameter output is not finite"));
+}
+
+TEST(Trainer, TooManySkippedStepsInARowAreAnErrorOnAllRanks) {
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{}, {.nonfinite_limit = 2});
+    const Fault fault = rank.rank() == 1 ? Fault::kNanLoss : Fault::kNone;
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_OK(Step(trainer, rank, fault));
+      ASSERT_OK(Step(trainer, rank, fault));
+      ASSERT_OK(Step(trainer, rank));  // a good one: the count starts again
+    }
+    ASSERT_OK(Step(trainer, rank, fault));
+    ASSERT_OK(Step(trainer, rank, fault));
+    const auto failed = Step(trainer, rank, fault);
+    EXPECT_THAT(failed,
+                StatusIs(StatusCode::kOutOfRange,
+                         AllOf(HasSubstr("step 9 was skipped: the loss of rank 1 is not finite"),
+                               HasSubstr("number 3 in a row, allowed are 2"))));
+    EXPECT_EQ(Step(trainer, rank).status(), failed.status());
+    EXPECT_EQ(trainer.status(), failed.status());
+  });
+}
+
+TEST(Trainer, AnExceptionOnOneRankEndsAllAndNamesIt) {
+  RunRanks(3, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    ASSERT_OK(Step(trainer, rank));
+    const bool is_faulty = rank.rank() == 2;
+    const auto failed = Step(trainer, rank, is_faulty ? Fault::kThrow : Fault::kNone);
+    if (is_faulty) {
+      EXPECT_THAT(failed,
+                  StatusIs(StatusCode::kUnknown, HasSubstr("rank 2: step 2: the loss function "
+                                                           "failed: the model is unwell")));
+    } else {
+      EXPECT_THAT(failed, StatusIs(StatusCode::kAborted, HasSubstr("the model is unwell")));
+    }
+    EXPECT_FALSE(Step(trainer, rank).ok());
+  });
+}
+
+TEST(Trainer, ATokenThatTheModelHasNoPlaceForIsAnError) {
+  RunRanks(1, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    ToyBatch batch = MakeBatch(0, 3);
+    batch.inputs[1] = ToyModel::kVocabulary;
+    EXPECT_THAT(trainer.Step(batch, [&](const ToyBatch& b) { return rank.model.Loss(b); }),
+                StatusIs(StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("rank 0: step 1"), HasSubstr("out of range"))));
+  });
+}
+
+TEST(Trainer, ALossThatIsNotOneTrainableNumberIsExplained) {
+  const auto message_of = [](Fault fault) {
+    Status status;
+    RunRanks(1, [&](ToyRank& rank) {
+      Trainer trainer(*rank.engine, Sgd{});
+      status = Step(trainer, rank, fault).status();
+    });
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return Message(status);
+  };
+  EXPECT_THAT(message_of(Fault::kVector), HasSubstr("30 elements, it must be one number: sum it"));
+  EXPECT_THAT(message_of(Fault::kNoGraph), HasSubstr("does not depend on a parameter"));
+}
+
+TEST(Trainer, CountsMustMakeSense) {
+  RunRanks(1, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    EXPECT_THAT(trainer.Step(MakeBatch(0, 3),
+                             [&](const ToyBatch& b) {
+                               return LossSum{.sum = rank.model.Loss(b).sum, .count = -1};
+                             }),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("count of the loss is -1")));
+  });
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    EXPECT_THAT(
+        trainer.Step(MakeBatch(0, 0), [&](const ToyBatch& b) { return rank.model.Loss(b); }),
+        StatusIs(StatusCode::kInvalidArgument, HasSubstr("counted 0")));
+  });
+}
+
+TEST(Trainer, OptionsThatDifferBetweenRanksAreNoticedInTheFirstStep) {
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{}, {.clip_norm = rank.rank() == 0 ? 1.0 : 2.0});
+    EXPECT_THAT(Step(trainer, rank), StatusIs(StatusCode::kInvalidArgument, HasSubstr("rank 1")));
+  });
+}
+
+TEST(Trainer, WrongOptionsAreNamed) {
+  RunRanks(1, [&](ToyRank& rank) {
+    const auto status_of = [&](TrainerOptions options) {
+      return Trainer(*rank.engine, Sgd{}, std::move(options)).status();
+    };
+    const auto names = [](const char* option) {
+      return StatusIs(StatusCode::kInvalidArgument, HasSubstr(option));
+    };
+    EXPECT_THAT(status_of({.clip_norm = 0}), names("clip_norm is 0"));
+    EXPECT_THAT(status_of({.clip_norm = NAN}), names("clip_norm is nan"));
+    EXPECT_THAT(status_of({.accumulate = 0}), names("accumulate is 0"));
+    EXPECT_THAT(status_of({.schedule = LinearSchedule{.warmup_steps = -1}}), names("schedule"));
+    EXPECT_THAT(status_of({.total_steps = 0}), names("total_steps is 0"));
+    EXPECT_THAT(status_of({.nonfinite_limit = -1}), names("nonfinite_limit is -1"));
+    EXPECT_THAT(status_of({.steps_per_epoch = 0}), names("steps_per_epoch is 0"));
+    EXPECT_THAT(Trainer(*rank.engine, Sgd{{.learning_rate = -1}}).status(), names("-1"));
+  });
+}
+
+TEST(Trainer, ADirectoryThatRankZeroCannotMakeEndsAllRanks) {
+  const TempDir dir;
+  std::ofstream(dir / "file") << "in the way";
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{}, {.directory = dir / "file/run"});
+    const auto step = Step(trainer, rank);
+    EXPECT_FALSE(step.ok());
+    EXPECT_THAT(Message(step.status()), HasSubstr("cannot make the directory"));
+  });
+}
+
+TEST(Trainer, MetricsOnAFullDiskDoNotStopTheTraining) {
+  const TempDir dir;
+  Recorder log;
+  std::filesystem::create_symlink("/dev/full", dir / "metrics.jsonl");
+  RunRanks(1, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{}, {.directory = dir.path(), .log = &log});
+    ASSERT_OK(Step(trainer, rank));
+    ASSERT_OK(Step(trainer, rank));
+    EXPECT_THAT(trainer.metrics_status(),
+                StatusIs(StatusCode::kResourceExhausted, HasSubstr("step 2")));
+  });
+  EXPECT_THAT(log.text(), HasSubstr("cannot append step 1"));
+  EXPECT_EQ(log.text().find("step 2"), std::string::npos);  // told once
+}
+
+TEST(Trainer, ASaveThatFailsOnRankZeroFailsOnAll) {
+  const TempDir dir;
+  RunRanks(2, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    ASSERT_OK(Step(trainer, rank));
+    EXPECT_THAT(trainer.Save(dir / "gone/weights"),
+                StatusIs(StatusCode::kNotFound, AllOf(HasSubstr("rank 0"), HasSubstr("gone"))));
+    EXPECT_THAT(trainer.Save(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("no path")));
+    EXPECT_THAT(trainer.Load(dir / "gone"),
+                StatusIs(StatusCode::kNotFound, AllOf(HasSubstr("rank 0"), HasSubstr("gone"))));
+    EXPECT_OK(Step(trainer, rank));  // training can go on
+  });
+}
+
+TEST(Trainer, CtrlCStopsBothRanksAndTheFilesAreWhole) {
+  const TempDir dir;
+  auto program = Process::Spawn({.program = AIT_TEST_TRAINING, .args = {dir.path()}});
+  program.ReadUntil("step 5");
+  program.Signal(SIGINT);
+  program.ExpectExit(0, "saved after step");
+  ASSERT_OK_AND_ASSIGN(const auto steps, ReadMetricsLog(dir / "metrics.jsonl"));
+  EXPECT_GE(steps.size(), 5u);
+  ASSERT_OK_AND_ASSIGN(const auto file, SafetensorsFile::Open(dir / "weights.safetensors"));
+  EXPECT_EQ(file.tensors().size(), 2u);
+}
+
+TEST(Trainer, AKilledRunLeavesWholeWeightsAndMetrics) {
+  const TempDir dir;
+  auto program = Process::Spawn({.program = AIT_TEST_TRAINING, .args = {dir.path(), "save"}});
+  program.ReadUntil("step 5");
+  program.Signal(SIGKILL);
+  program.Wait();
+  ASSERT_OK_AND_ASSIGN(const auto steps, ReadMetricsLog(dir / "metrics.jsonl"));
+  EXPECT_GE(steps.size(), 5u);
+  ASSERT_OK_AND_ASSIGN(const auto file, SafetensorsFile::Open(dir / "weights.safetensors"));
+  EXPECT_EQ(file.tensors().size(), 2u);
+  // The next run goes on in the same directory.
+  auto next = Process::Spawn({.program = AIT_TEST_TRAINING, .args = {dir.path()}});
+  next.ReadUntil("step 2");
+  next.Signal(SIGINT);
+  next.ExpectExit(0, "saved after step");
+  ASSERT_OK_AND_ASSIGN(const auto more, ReadMetricsLog(dir / "metrics.jsonl"));
+  EXPECT_GT(more.size(), steps.size());
+}
+
+}  // namespace
+}  // namespace ait
