@@ -34,6 +34,7 @@ class DataParallel::Impl {
   Status Update(const StepOptions& options);
   Status Discard();
   Status BroadcastBuffers();
+  const NamedTensors& parameters() const { return store_->named(); }
 
   std::shared_ptr<Communicator> communicator;
   DataParallelOptions options;

@@ -12,7 +12,7 @@ namespace ait::inline v0::internal {
 namespace {
 
 // Words of a line: the squares, then these.
-enum Word { kCount = SumOfSquares::kWords, kLoss, kMustAgree, kNotFinite, kLineWords };
+enum Word { kCount = SumOfSquares::kWords, kLoss, kMustAgree, kNotFinite, kRequests, kLineWords };
 
 // Squares of elements that are not fp32: a piece at a time, converted. A piece is whole blocks.
 template <typename T>
@@ -72,6 +72,7 @@ DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares) {
   line.push_back(std::bit_cast<std::int64_t>(input.loss_sum));
   line.push_back(static_cast<std::int64_t>(input.must_agree));
   line.push_back(squares.not_finite);
+  line.push_back(static_cast<std::int64_t>(input.requests));
   return line;
 }
 
@@ -90,7 +91,10 @@ StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const st
     if (line[kCount] < 0) negative.push_back(r);
     if (line[kMustAgree] != lines[kMustAgree]) differ.push_back(r);
     summary.count += line[kCount];
-    summary.loss_sum += std::bit_cast<double>(line[kLoss]);
+    const auto loss_sum = std::bit_cast<double>(line[kLoss]);
+    summary.loss_sum += loss_sum;
+    if (!std::isfinite(loss_sum) && summary.loss_not_finite < 0) summary.loss_not_finite = r;
+    summary.requests |= static_cast<std::uint64_t>(line[kRequests]);
     // Of several, the one that is registered first.
     const auto bad = static_cast<int>(line[kNotFinite]);
     if (bad >= 0 && (not_finite < 0 || bad < not_finite)) not_finite = bad;

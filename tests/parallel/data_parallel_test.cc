@@ -2,6 +2,7 @@
 #include "ait/parallel/data_parallel.h"
 
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "ait/optim/adam.h"
@@ -225,6 +226,27 @@ TEST(DataParallel, ReducesCountsAndLossesOnce) {
     EXPECT_EQ(sum.loss_sum, 1.5);
     EXPECT_DOUBLE_EQ(sum.norm, std::sqrt(5.0) * 6 / 3);
     EXPECT_EQ(weight.grad()[0].item<float>(), 6);
+  });
+}
+
+TEST(DataParallel, TellsAllRanksOfRequestsAndOfALossThatIsNotFinite) {
+  RunRanks(3, [](std::shared_ptr<Communicator> communicator) {
+    at::Tensor weight = ::ait::testing::Leaf({5}, 1);
+    NamedTensors parameters;
+    parameters.Add("weight", weight);
+    auto engine = Engine(communicator, parameters);
+    EXPECT_TRUE(engine->parameters().tensor(0).is_same(weight));
+    EXPECT_TRUE(engine->buffers().empty());
+    const int rank = communicator->rank().value();
+    const double loss = rank == 0 ? 1 : std::numeric_limits<double>::infinity();
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    EXPECT_OK(engine->Backward(weight.sum()));
+    ASSERT_OK_AND_ASSIGN(
+        GradientSummary sum,
+        engine->FinishGradients({.loss_sum = loss, .requests = rank == 2 ? 0b100u : 0b001u}));
+    EXPECT_TRUE(sum.finite);
+    EXPECT_EQ(sum.loss_not_finite, 1);
+    EXPECT_EQ(sum.requests, 0b101u);
   });
 }
 

@@ -90,15 +90,19 @@ struct StepInput {
   double loss_sum = 0;
   /// A number that must be the same on all ranks, such as a hash of the learning rate.
   std::uint64_t must_agree = 0;
+  /// Wishes of this rank, one bit each, such as "stop after this step".
+  std::uint64_t requests = 0;
 };
 
 /// What all ranks know, and decide by, after it: the same bits on every rank.
 struct GradientSummary {
-  std::int64_t count = 0;  // over all ranks; > 0
-  double loss_sum = 0;     // over all ranks, added in rank order
-  double norm = 0;         // L2 norm of the sum of gradients divided by `count`
-  bool finite = true;      // no gradient is infinite or NaN
-  std::string not_finite;  // the first parameter whose gradient is not, else empty
+  std::int64_t count = 0;      // over all ranks; > 0
+  double loss_sum = 0;         // over all ranks, added in rank order
+  double norm = 0;             // L2 norm of the sum of gradients divided by `count`
+  bool finite = true;          // no gradient is infinite or NaN
+  std::string not_finite;      // the first parameter whose gradient is not, else empty
+  int loss_not_finite = -1;    // the first rank whose loss_sum is infinite or NaN, else -1
+  std::uint64_t requests = 0;  // of all ranks, or-ed: a bit that any of them has set
 };
 
 class DataParallel {
@@ -119,6 +123,9 @@ class DataParallel {
 
   const std::shared_ptr<Communicator>& communicator() const;
   const FlatLayout& layout() const;
+  /// The tensors of the model as they were given: all parameters, frozen ones too, and the buffers.
+  const NamedTensors& parameters() const;
+  const NamedTensors& buffers() const;
 
   /// Binds the optimizer to the flat buffers, with fresh state. **Errors.** as `Optimizer::Bind`;
   /// Unimplemented if a trainable parameter is not fp32.
