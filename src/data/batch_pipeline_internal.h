@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_BATCH_PIPELINE_INTERNAL_H_
-#define AIT_SRC_DATA_BATCH_PIPELINE_INTERNAL_H_
+#ifndef AIT_DATA_BATCH_PIPELINE_INTERNAL_H_
+#define AIT_DATA_BATCH_PIPELINE_INTERNAL_H_
 
 // A ring of batches: one thread fills them ahead, the caller takes them in order.
 
@@ -60,4 +60,4 @@ class BatchPipeline {
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_BATCH_PIPELINE_INTERNAL_H_
+#endif  // AIT_DATA_BATCH_PIPELINE_INTERNAL_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
-#define AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
+#ifndef AIT_DATA_CORPUS_DIRECTORY_INTERNAL_H_
+#define AIT_DATA_CORPUS_DIRECTORY_INTERNAL_H_
 
 // A directory while a corpus is packed into it: held by one process, and kept clean.
 
@@ -38,4 +38,4 @@ std::string ShardName(std::uint64_t corpus_digest, std::int64_t number);
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_CORPUS_DIRECTORY_INTERNAL_H_
+#endif  // AIT_DATA_CORPUS_DIRECTORY_INTERNAL_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_CRC32C_INTERNAL_H_
-#define AIT_SRC_DATA_CRC32C_INTERNAL_H_
+#ifndef AIT_DATA_CRC32C_INTERNAL_H_
+#define AIT_DATA_CRC32C_INTERNAL_H_
 
 // The two ways to compute a CRC-32C, apart, so that a test can compare them.
 
@@ -20,4 +20,4 @@ std::uint32_t Crc32cByInstruction(std::span<const std::byte> data, std::uint32_t
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_CRC32C_INTERNAL_H_
+#endif  // AIT_DATA_CRC32C_INTERNAL_H_

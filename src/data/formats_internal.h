@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_FORMATS_INTERNAL_H_
-#define AIT_SRC_DATA_FORMATS_INTERNAL_H_
+#ifndef AIT_DATA_FORMATS_INTERNAL_H_
+#define AIT_DATA_FORMATS_INTERNAL_H_
 
 // The formats of token files: each opener checks a corpus and gives its tokens as arrays in order.
 
@@ -56,4 +56,4 @@ std::uint64_t DigestOf(std::int64_t token_count, std::uint32_t crc32c);
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_FORMATS_INTERNAL_H_
+#endif  // AIT_DATA_FORMATS_INTERNAL_H_

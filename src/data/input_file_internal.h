@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_INPUT_FILE_INTERNAL_H_
-#define AIT_SRC_DATA_INPUT_FILE_INTERNAL_H_
+#ifndef AIT_DATA_INPUT_FILE_INTERNAL_H_
+#define AIT_DATA_INPUT_FILE_INTERNAL_H_
 
 // A regular file, read at offsets. Not a mapping: a mapped file that shrinks kills the process.
 
@@ -46,4 +46,4 @@ StatusOr<std::string> ReadSmallFile(const std::string& path, std::int64_t limit_
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_INPUT_FILE_INTERNAL_H_
+#endif  // AIT_DATA_INPUT_FILE_INTERNAL_H_

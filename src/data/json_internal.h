@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_JSON_INTERNAL_H_
-#define AIT_SRC_DATA_JSON_INTERNAL_H_
+#ifndef AIT_DATA_JSON_INTERNAL_H_
+#define AIT_DATA_JSON_INTERNAL_H_
 
 // Strict reading of JSON objects without exceptions: a field is there, of its type and in its
 // range, or the reader remembers the first complaint.
@@ -39,4 +39,4 @@ class JsonReader {
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_JSON_INTERNAL_H_
+#endif  // AIT_DATA_JSON_INTERNAL_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_LITTLE_ENDIAN_INTERNAL_H_
-#define AIT_SRC_DATA_LITTLE_ENDIAN_INTERNAL_H_
+#ifndef AIT_DATA_LITTLE_ENDIAN_INTERNAL_H_
+#define AIT_DATA_LITTLE_ENDIAN_INTERNAL_H_
 
 // Numbers to and from the little-endian bytes of a file, at any alignment.
 
@@ -31,4 +31,4 @@ void StoreLittleEndian(std::span<std::byte> bytes, std::size_t offset, T value) 
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_LITTLE_ENDIAN_INTERNAL_H_
+#endif  // AIT_DATA_LITTLE_ENDIAN_INTERNAL_H_

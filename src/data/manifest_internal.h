@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_MANIFEST_INTERNAL_H_
-#define AIT_SRC_DATA_MANIFEST_INTERNAL_H_
+#ifndef AIT_DATA_MANIFEST_INTERNAL_H_
+#define AIT_DATA_MANIFEST_INTERNAL_H_
 
 // manifest.json of a packed corpus: what is in the directory, and what it was made of.
 
@@ -52,4 +52,4 @@ StatusOr<Manifest> ReadManifest(const std::string& directory);
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_MANIFEST_INTERNAL_H_
+#endif  // AIT_DATA_MANIFEST_INTERNAL_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_MIX_INTERNAL_H_
-#define AIT_SRC_DATA_MIX_INTERNAL_H_
+#ifndef AIT_DATA_MIX_INTERNAL_H_
+#define AIT_DATA_MIX_INTERNAL_H_
 
 // The one mixing function of this component. Orders and digests rest on it: it never changes.
 
@@ -28,4 +28,4 @@ constexpr std::uint64_t Fold(std::uint64_t digest, std::uint64_t word) {
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_MIX_INTERNAL_H_
+#endif  // AIT_DATA_MIX_INTERNAL_H_

@@ -172,7 +172,7 @@ StatusOr<PackReport> PackText(const std::vector<std::string>& files, const PackO
                  : StrCat("an unreadable corpus (", Message(old.status()), ")"),
         "; choose another directory, or replace it (ExistingCorpus::kReplace, --force)");
   }
-  const Status packed = PackShards(directory, manifest);
+  Status packed = PackShards(directory, manifest);
   if (!packed.ok()) {
     directory.RemoveStale(old.ok() ? &*old : nullptr);
     return packed;

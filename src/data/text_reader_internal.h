@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_TEXT_READER_INTERNAL_H_
-#define AIT_SRC_DATA_TEXT_READER_INTERNAL_H_
+#ifndef AIT_DATA_TEXT_READER_INTERNAL_H_
+#define AIT_DATA_TEXT_READER_INTERNAL_H_
 
 // The bytes of a text file, unpacked if it is gzip (RFC 1952; several members, and dictzip's, too).
 
@@ -52,4 +52,4 @@ class TextReader {
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_TEXT_READER_INTERNAL_H_
+#endif  // AIT_DATA_TEXT_READER_INTERNAL_H_

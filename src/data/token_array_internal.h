@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_SRC_DATA_TOKEN_ARRAY_INTERNAL_H_
-#define AIT_SRC_DATA_TOKEN_ARRAY_INTERNAL_H_
+#ifndef AIT_DATA_TOKEN_ARRAY_INTERNAL_H_
+#define AIT_DATA_TOKEN_ARRAY_INTERNAL_H_
 
 // Tokens of one integer dtype in a file, widened to int64 and checked as they are read.
 
@@ -54,4 +54,4 @@ class TokenArray {
 }  // namespace internal
 }  // namespace ait::inline v0
 
-#endif  // AIT_SRC_DATA_TOKEN_ARRAY_INTERNAL_H_
+#endif  // AIT_DATA_TOKEN_ARRAY_INTERNAL_H_

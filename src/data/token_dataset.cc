@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t kMost = std::int64_t{1}
                                << 40;  // of lengths and batches: products stay exact
 constexpr std::int64_t kMaxSlots = 1024;
+constexpr std::int64_t kMaxBatchBytes = std::int64_t{1} << 46;  // more than any machine has
 
 Status CheckOptions(const TokenDatasetOptions& options) {
   if (options.sequence_length < 1 || options.sequence_length > kMost) {
@@ -38,6 +40,11 @@ Status CheckOptions(const TokenDatasetOptions& options) {
     return InvalidArgumentError("prefetch is ", options.prefetch, " bytes, at least 0 is needed");
   }
   return OkStatus();
+}
+
+Status NoMemory(std::string_view why) {
+  return ResourceExhaustedError("no memory for the batches of the dataset: ", why,
+                                "; choose a smaller batch, sequence length or prefetch");
 }
 
 // a × b, or int64 max if that is too much.
@@ -79,7 +86,7 @@ class TokenDataset::Impl {
  public:
   Impl(std::shared_ptr<const TokenSource> source, TokenDatasetOptions options)
       : source_(std::move(source)),
-        options_(std::move(options)),
+        options_(options),
         sample_count_((source_->token_count() - 1) / options_.sequence_length) {
     std::uint64_t digest = internal::Fold(0, source_->digest());
     for (const auto word : {static_cast<std::uint64_t>(source_->token_count()),
@@ -97,6 +104,8 @@ class TokenDataset::Impl {
     const std::int64_t row_tokens = options_.sequence_length + 1;
     const auto max_rows = (options_.global_batch_size - 1) / options_.shard.size.value() + 1;
     const std::int64_t batch_bytes = MultiplySaturating(max_rows, (row_tokens + 1) * 8);
+    if (batch_bytes > kMaxBatchBytes)
+      return NoMemory(StrCat("a batch has ", batch_bytes, " bytes"));
     const std::int64_t ahead = options_.prefetch.value() / batch_bytes;
     std::vector<internal::BatchSlot> slots(
         static_cast<std::size_t>(1 + std::min({ahead, kMaxSlots, batch_count()})));
@@ -108,8 +117,7 @@ class TokenDataset::Impl {
     pipeline_.emplace(std::move(slots), [this](internal::BatchSlot& slot) { Fill(slot); });
     return OkStatus();
   } catch (const std::exception& error) {  // std::bad_alloc, std::length_error
-    return ResourceExhaustedError("no memory for the batches of the dataset: ", error.what(),
-                                  "; choose a smaller batch, sequence length or prefetch");
+    return NoMemory(error.what());
   }
 
   std::int64_t sample_count() const { return sample_count_; }
@@ -240,7 +248,7 @@ StatusOr<TokenDataset> TokenDataset::Open(const std::string& path, TokenDatasetO
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> source,
                        OpenTokenSource(path, {.verification = options.verification,
                                               .vocabulary_size = options.vocabulary_size}));
-  return Create(std::move(source), std::move(options));
+  return Create(std::move(source), options);
 }
 
 StatusOr<TokenDataset> TokenDataset::Create(std::shared_ptr<const TokenSource> source,
@@ -252,7 +260,7 @@ StatusOr<TokenDataset> TokenDataset::Create(std::shared_ptr<const TokenSource> s
                                 " inputs and a target; choose a sequence length below ",
                                 source->token_count());
   }
-  auto impl = std::make_unique<Impl>(std::move(source), std::move(options));
+  auto impl = std::make_unique<Impl>(std::move(source), options);
   AIT_RETURN_IF_ERROR(impl->Start());
   return TokenDataset(std::move(impl));
 }

@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -321,12 +321,10 @@ class GatedSource final : public CountingSource {
  public:
   using CountingSource::CountingSource;
   Status Read(std::int64_t first, std::span<std::int64_t> out) const override {
-    {
-      const std::lock_guard lock(gate);
-    }
+    gate.wait();
     return CountingSource::Read(first, out);
   }
-  mutable std::mutex gate;
+  mutable std::latch gate{1};
 };
 
 TEST(TokenDataset, MayBeDestroyedAtAnyTime) {
@@ -335,10 +333,9 @@ TEST(TokenDataset, MayBeDestroyedAtAnyTime) {
     Take(data, batches);
   }
   const auto source = std::make_shared<GatedSource>(41);
-  source->gate.lock();
   std::thread release([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    source->gate.unlock();
+    source->gate.count_down();
   });
   {
     ASSERT_OK_AND_ASSIGN(auto data, TokenDataset::Create(source, {.sequence_length = kLength,
