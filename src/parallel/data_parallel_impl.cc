@@ -41,8 +41,9 @@ OperationOptions DataParallel::Impl::Labelled(std::string label) const {
 }
 
 Status DataParallel::Impl::Start(NamedTensors parameters) {
-  AIT_ASSIGN_OR_RETURN(
-      store_, internal::ParameterStore::Create(std::move(parameters), layout, options.memory));
+  auto store = internal::ParameterStore::Create(std::move(parameters), layout, options.memory);
+  if (!store.ok()) return End(store.status(), "moving the parameters");
+  store_ = *std::move(store);
   AIT_RETURN_IF_ERROR(SyncInitialValues());
   reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, store_->gradients(),
                                                        store_->handle_counts(), Labelled(""));

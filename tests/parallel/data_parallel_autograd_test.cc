@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+// DataParallel and what autograd and user code do to parameters and their gradients.
+#include <ATen/ops/embedding.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "ait/memory/resource.h"
+#include "ait/optim/sgd.h"
+#include "ait/parallel/data_parallel.h"
+#include "parallel/tiny_model.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::Alone;
+using ::ait::testing::Leaf;
+using ::ait::testing::RunRanks;
+using ::ait::testing::StatusIs;
+using ::ait::testing::TinyModel;
+using ::ait::testing::Tokens;
+using ::ait::testing::Values;
+using ::testing::HasSubstr;
+
+NamedTensors List(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  NamedTensors list;
+  for (const auto& [name, tensor] : tensors) list.Add(name, tensor);
+  return list;
+}
+
+std::unique_ptr<DataParallel> Engine(const std::shared_ptr<Communicator>& communicator,
+                                     const NamedTensors& parameters,
+                                     DataParallelOptions options = {}) {
+  auto engine = DataParallel::Create(communicator, parameters, std::move(options));
+  EXPECT_OK(engine);
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+// One last micro-step from a loss.
+Status Reduce(DataParallel& engine, const at::Tensor& loss) {
+  AIT_RETURN_IF_ERROR(engine.BeginMicroStep(MicroStep::kLast));
+  AIT_RETURN_IF_ERROR(engine.Backward(loss));
+  return engine.FinishGradients({}).status();
+}
+
+float First(const at::Tensor& tensor) { return tensor.reshape({-1})[0].item<float>(); }
+
+TEST(DataParallelGradients, AreViewsThatSurviveSetToNoneAtAnyTime) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const float rank = static_cast<float>(communicator->rank().value());
+    const at::Tensor a = Leaf({3, 5}, 1);
+    const at::Tensor b = Leaf({7}, 2);
+    auto engine = Engine(communicator, List({{"a", a}, {"b", b}}));
+    const at::Tensor view_a = a.grad();
+    const auto loss = [&] { return a.sum().mul(1 + rank).add(b.sum()); };
+
+    a.mutable_grad().reset();  // before the micro-step
+    EXPECT_OK(Reduce(*engine, loss()));
+    EXPECT_TRUE(a.grad().is_same(view_a));
+    EXPECT_EQ(First(a.grad()), 3);
+    EXPECT_OK(engine->Discard());
+
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+    EXPECT_OK(engine->Backward(loss()));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    a.mutable_grad().reset();  // within one: what was accumulated is gone, as the user wished
+    EXPECT_OK(engine->Backward(loss()));
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_TRUE(a.grad().is_same(view_a));
+    EXPECT_EQ(First(a.grad()), 3);
+    EXPECT_EQ(First(b.grad()), 4);
+    EXPECT_OK(engine->Discard());
+
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+    EXPECT_OK(engine->Backward(loss()));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    a.mutable_grad().reset();  // and then not used
+    EXPECT_OK(engine->Backward(b.sum()));
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_TRUE(a.grad().is_same(view_a));
+    EXPECT_EQ(First(a.grad()), 0);
+    EXPECT_OK(engine->Discard());
+
+    a.mutable_grad() = Values({3, 5}, 1).fill_(10);  // the user's own gradient counts
+    EXPECT_OK(Reduce(*engine, loss()));
+    EXPECT_TRUE(a.grad().is_same(view_a));
+    EXPECT_EQ(First(a.grad()), 23);
+  });
+}
+
+TEST(DataParallelGradients, AddUpOverMicroStepsThatUseDifferentParameters) {
+  RunRanks(3, [](std::shared_ptr<Communicator> communicator) {
+    const int rank = communicator->rank().value();
+    std::vector<at::Tensor> p;
+    NamedTensors list;
+    for (int i = 0; i < 6; ++i) {
+      p.push_back(Leaf({4}, i));
+      list.Add(StrCat("p", i), p.back());
+    }
+    auto engine = Engine(communicator, list, {.first_bucket = Bytes(1), .bucket_cap = Bytes(600)});
+    for (int step = 0; step < 12; ++step) {
+      const auto used = [&](int r, int micro, int i) {
+        return (step * 7 + r * 5 + micro * 3 + i) % 3 == 0;
+      };
+      for (int micro = 0; micro < 3; ++micro) {
+        EXPECT_OK(engine->BeginMicroStep(micro == 2 ? MicroStep::kLast : MicroStep::kAccumulate));
+        at::Tensor loss = Leaf({}, 9);
+        for (int i = 0; i < 6; ++i) {
+          if (used(rank, micro, i))
+            loss = loss.add(p[static_cast<std::size_t>(i)].sum().mul(1 + micro));
+        }
+        EXPECT_OK(engine->Backward(loss));
+      }
+      EXPECT_OK(engine->FinishGradients({}));
+      for (int i = 0; i < 6; ++i) {
+        float expected = 0;
+        for (int r = 0; r < 3; ++r) {
+          for (int micro = 0; micro < 3; ++micro) {
+            if (used(r, micro, i)) expected += static_cast<float>(1 + micro);
+          }
+        }
+        EXPECT_EQ(First(p[static_cast<std::size_t>(i)].grad()), expected) << step << " " << i;
+      }
+      EXPECT_EQ(engine->counters().collectives, 3 + 1);  // whatever was used
+      EXPECT_OK(engine->Discard());
+    }
+  });
+}
+
+TEST(DataParallelGradients, OfARankWithoutDataAreZero) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    auto engine = Engine(communicator, List({{"a", a}}));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    if (communicator->rank() == Rank(0)) {
+      EXPECT_OK(engine->Backward(a.sum()));
+    }
+    ASSERT_OK_AND_ASSIGN(const GradientSummary sum,
+                         engine->FinishGradients({.count = 1 - communicator->rank().value()}));
+    EXPECT_EQ(sum.count, 1);
+    EXPECT_EQ(First(a.grad()), 1);
+    EXPECT_EQ(engine->counters().unused_parameters, communicator->rank().value());
+  });
+}
+
+TEST(DataParallelGradients, OfTensorsOverTheSameMemoryAreSummed) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4, 2}, 1);
+    const at::Tensor b = a.detach().set_requires_grad(true);  // another tensor, the same memory
+    const at::Tensor c = Leaf({2}, 3);
+    auto engine = Engine(communicator, List({{"a", a}, {"c", c}, {"b", b}, {"again", a}}),
+                         {.first_bucket = Bytes(1), .bucket_cap = Bytes(1)});
+    EXPECT_EQ(engine->layout().parameters()[2].tied_to, 0);
+    EXPECT_EQ(engine->layout().parameters()[3].tied_to, 0);
+    EXPECT_EQ(a.data_ptr(), b.data_ptr());
+    EXPECT_OK(Reduce(*engine, a.sum().add(b.sum().mul(10)).add(c.sum())));
+    EXPECT_EQ(First(a.grad()), 22);
+    EXPECT_EQ(First(b.grad()), 22);
+    EXPECT_OK(engine->Discard());
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    a.mutable_grad().reset();
+    b.mutable_grad().reset();
+    EXPECT_OK(engine->Backward(a.sum().add(b.sum().mul(10))));
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_EQ(First(a.grad()), 22);
+  });
+}
+
+TEST(DataParallelGradients, AreReducedAtBucketBoundariesAndForEveryDtype) {
+  constexpr std::int64_t kCap = 512;  // elements of fp32
+  RunRanks(3, [](std::shared_ptr<Communicator> communicator) {
+    NamedTensors list;
+    int i = 0;
+    for (const std::int64_t size : {kCap - 1, kCap, kCap + 1, 3 * kCap, std::int64_t{0}}) {
+      for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+        const at::Tensor p = Values({size}, ++i).to(type).set_requires_grad(true);
+        list.Add(StrCat("p", i), p);
+      }
+    }
+    list.Add("scalar", Leaf({}, 50));
+    auto engine = Engine(communicator, list,
+                         {.first_bucket = Bytes(4 * kCap), .bucket_cap = Bytes(4 * kCap)});
+    EXPECT_EQ(engine->layout().groups().size(), 4u);
+    at::Tensor loss = Leaf({}, 60);
+    double squares = 0;
+    for (std::size_t p = 0; p < list.size(); ++p) {
+      const double factor = static_cast<double>(p % 4 + 1) * (communicator->rank().value() + 1);
+      loss = loss.add(list.tensor(p).to(at::kFloat).sum().mul(factor));
+      squares += std::pow(static_cast<double>(p % 4 + 1) * 6, 2) *
+                 static_cast<double>(list.tensor(p).numel());
+    }
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    EXPECT_OK(engine->Backward(loss));
+    ASSERT_OK_AND_ASSIGN(const GradientSummary sum, engine->FinishGradients({.count = 1}));
+    EXPECT_DOUBLE_EQ(sum.norm, std::sqrt(squares) / 3);
+    for (std::size_t p = 0; p < list.size(); ++p) {
+      const at::Tensor gradient = list.tensor(p).grad();
+      EXPECT_TRUE(gradient.eq(static_cast<double>(p % 4 + 1) * 6).all().item<bool>()) << p;
+    }
+    EXPECT_THAT(engine->SetOptimizer(Sgd{}),
+                StatusIs(StatusCode::kUnimplemented, HasSubstr("the optimizers update float32")));
+  });
+}
+
+TEST(DataParallelGradients, HaveTheStridesOfTheirParameters) {
+  const at::Tensor transposed = Values({3, 5}, 1).t().set_requires_grad(true);
+  const at::Tensor gaps = Values({4, 6}, 2).narrow(1, 0, 3).detach().set_requires_grad(true);
+  const at::Tensor values = gaps.detach().clone();
+  auto engine = Engine(Alone(), List({{"transposed", transposed}, {"gaps", gaps}}));
+  EXPECT_EQ(transposed.strides(), at::IntArrayRef({1, 5}));
+  EXPECT_EQ(gaps.strides(), at::IntArrayRef({3, 1}));
+  EXPECT_TRUE(gaps.equal(values));
+  EXPECT_TRUE(transposed.equal(Values({3, 5}, 1).t()));
+  EXPECT_OK(Reduce(*engine, transposed.pow(2).sum().add(gaps.pow(2).sum())));
+  EXPECT_EQ(transposed.grad().strides(), transposed.strides());
+  EXPECT_TRUE(transposed.grad().equal(transposed.detach().mul(2)));
+  EXPECT_TRUE(gaps.grad().equal(gaps.detach().mul(2)));
+}
+
+TEST(DataParallelGradients, MayBeSparse) {
+  const at::Tensor table = Leaf({17, 3}, 1);
+  auto engine = Engine(Alone(), List({{"table", table}}));
+  const at::Tensor view = table.grad();
+  const at::Tensor tokens = Tokens(9, 1);
+  for (const bool reset : {false, true}) {
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    if (reset) table.mutable_grad().reset();
+    EXPECT_OK(engine->Backward(at::embedding(table, tokens, -1, false, /*sparse=*/true).sum()));
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_TRUE(table.grad().is_same(view));
+    EXPECT_EQ(view.sum().item<float>(), 27);
+    EXPECT_OK(engine->Discard());
+  }
+}
+
+TEST(DataParallelGradients, MayComeFromTheUsersOwnBackward) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    auto engine = Engine(communicator, List({{"a", a}}));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+    torch::autograd::backward({a.sum()}, {});
+    torch::autograd::backward({a.sum()}, {});
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    torch::autograd::backward({a.sum()}, {});
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_EQ(First(a.grad()), 6);
+    EXPECT_GT(engine->counters().backward, Duration::zero());
+  });
+}
+
+TEST(DataParallel, RefusesDoubleBackward) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  torch::autograd::backward({a.pow(3).sum()}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+  EXPECT_THAT(engine->FinishGradients({}),
+              StatusIs(StatusCode::kUnimplemented,
+                       HasSubstr("double backward is not supported: parameter a")));
+  EXPECT_THAT(
+      engine->BeginMicroStep(MicroStep::kLast),
+      StatusIs(StatusCode::kFailedPrecondition, HasSubstr("the data-parallel engine has ended")));
+  a.mutable_grad().reset();  // breaks the cycle of gradient and graph
+}
+
+TEST(DataParallel, RefusesASecondBackwardInTheLastMicroStep) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  torch::autograd::backward({a.sum()}, {});
+  torch::autograd::backward({a.sum()}, {});
+  EXPECT_THAT(engine->FinishGradients({}),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr("parameter a got a second gradient in the last micro-step")));
+}
+
+TEST(DataParallel, RefusesBackwardOutsideOfAMicroStep) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  torch::autograd::backward({a.sum()}, {});
+  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast),
+              StatusIs(StatusCode::kFailedPrecondition,
+                       HasSubstr("backward reached parameter a outside of a micro-step")));
+}
+
+TEST(DataParallel, NoticesParametersThatWereFrozenUnfrozenOrMoved) {
+  const auto refused = [](const char* text) {
+    return StatusIs(StatusCode::kFailedPrecondition, HasSubstr(text));
+  };
+  TinyModel model;
+  auto engine = Engine(Alone(), model.Parameters());
+  model.up.set_requires_grad(false);
+  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast), refused("parameter up.weight was frozen"));
+  model.up.set_requires_grad(true);
+  model.frozen.set_requires_grad(true);
+  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast),
+              refused("parameter frozen.weight was frozen when the engine was made"));
+  model.frozen.set_requires_grad(false);
+  EXPECT_OK(engine->SetOptimizer(Sgd{}));
+  EXPECT_OK(Reduce(*engine, model.Loss(Tokens(4, 1), Tokens(4, 2))));
+  model.down.set_data(model.down.detach().clone());  // what Module::to does
+  EXPECT_THAT(engine->Update({}), refused("parameter down.weight was moved"));
+  EXPECT_OK(engine->Discard());
+  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast), refused("parameter down.weight was moved"));
+  EXPECT_OK(engine->status());
+}
+
+TEST(DataParallel, RefusesParametersItCannotHold) {
+  const auto create = [](const NamedTensors& list) {
+    return DataParallel::Create(Alone(), list).status();
+  };
+  const at::Tensor a = Leaf({4}, 1);
+  const auto invalid = [](const char* text) {
+    return StatusIs(StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  EXPECT_THAT(create(List({{"a", at::Tensor()}})), invalid("parameter a is undefined"));
+  EXPECT_THAT(create(List({{"a", a.mul(2)}})),
+              invalid("parameter a is the result of a computation"));
+  EXPECT_THAT(create(List({{"a", a.detach().to_sparse()}})), invalid("parameter a is sparse"));
+  EXPECT_THAT(create(List({{"a", a.detach().to(at::kComplexFloat)}})), invalid("parameter a"));
+  EXPECT_THAT(create(List({{"a", a}, {"b", a.detach().narrow(0, 1, 2).set_requires_grad(true)}})),
+              invalid("parameters a and b overlap in memory"));
+  EXPECT_THAT(create(List({{"a", a}, {"b", a.detach()}})), invalid("they are not alike"));
+  DataParallelOptions options;
+  options.buffers.Add("buffer", a.detach().narrow(0, 0, 2));
+  EXPECT_THAT(DataParallel::Create(Alone(), List({{"a", a}}), options),
+              invalid("buffer buffer shares memory with parameter a"));
+}
+
+TEST(DataParallel, TurnsAnExceptionInBackwardIntoAStatusOnEveryRank) {
+  RunRanks(3, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    const at::Tensor b = Leaf({4}, 2);
+    auto engine = Engine(communicator, List({{"a", a}, {"b", b}}),
+                         {.first_bucket = Bytes(1), .bucket_cap = Bytes(1)});
+    const at::Tensor loss = a.mul(b).sum();
+    if (communicator->rank() == Rank(1)) {
+      a.register_hook([](const at::Tensor& gradient) -> at::Tensor {
+        (void)gradient;
+        throw std::runtime_error("the user's own trouble");
+      });
+    }
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    Status status = engine->Backward(loss);
+    if (status.ok()) status = engine->FinishGradients({}).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("the user's own trouble"));
+    EXPECT_THAT(Message(status), HasSubstr("rank 1, step 1, backward"));
+    EXPECT_EQ(engine->status(), status);
+    EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast),
+                StatusIs(StatusCode::kFailedPrecondition, HasSubstr("the user's own trouble")));
+  });
+}
+
+TEST(DataParallel, NamesBucketRankAndPhaseWhenAPeerDoesNotCome) {
+  RunRanks(
+      2,
+      [](std::shared_ptr<Communicator> communicator) {
+        const at::Tensor a = Leaf({4}, 1);
+        const at::Tensor b = Leaf({4}, 2);
+        auto engine = Engine(communicator, List({{"a", a}, {"b", b}}));
+        if (communicator->rank() == Rank(1)) return;  // leaves after Create
+        EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+        EXPECT_OK(engine->Backward(a.mul(b).sum()));
+        const Status status = engine->FinishGradients({}).status();
+        EXPECT_FALSE(status.ok());
+        EXPECT_THAT(Message(status), HasSubstr("rank 0, step 1, waiting for gradients"));
+        EXPECT_THAT(Message(status), HasSubstr("bucket 0 (b, a)"));
+        EXPECT_THAT(Message(status), HasSubstr("rank 1"));
+      },
+      std::chrono::seconds(2));
+}
+
+TEST(DataParallel, LeavesAWorkingModelBehind) {
+  const at::Tensor a = Leaf({4}, 1);
+  const at::Tensor loss = a.sum();
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  engine.reset();
+  torch::autograd::backward({loss}, {});  // of a graph that still has the hook
+  EXPECT_EQ(First(a.grad()), 1);
+  engine = Engine(Alone(), List({{"a", a}}));  // gradients start at zero
+  EXPECT_OK(Reduce(*engine, a.sum()));
+  EXPECT_EQ(First(a.grad()), 1);
+}
+
+TEST(DataParallel, DoesNotLetAGraphOutliveTheParametersItSaw) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->SetOptimizer(Sgd{{.learning_rate = 0.1}}));
+  const at::Tensor old_loss = a.pow(2).sum();
+  EXPECT_OK(Reduce(*engine, a.sum()));
+  EXPECT_OK(engine->Update({}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  const Status status = engine->Backward(old_loss);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(Message(status), HasSubstr("modified by an inplace operation"));
+}
+
+// Counts what it gives out, up to a limit.
+class Limited final : public MemoryResource {
+ public:
+  explicit Limited(std::size_t limit) : left_(limit) {}
+  MemoryProperties properties() const override { return {.name = "limited"}; }
+  std::size_t left() const { return left_; }
+
+ private:
+  StatusOr<void*> DoAllocate(std::size_t bytes, std::size_t alignment) override {
+    if (bytes > left_) return ResourceExhaustedError("the limit of the test is reached");
+    left_ -= bytes;
+    return ::operator new(bytes, std::align_val_t(alignment));
+  }
+  void DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) override {
+    left_ += bytes;
+    ::operator delete(block, std::align_val_t(alignment));
+  }
+  std::size_t left_;
+};
+
+TEST(DataParallel, TakesItsBuffersFromTheMemoryGiven) {
+  auto memory = std::make_shared<Limited>(10'000);
+  {
+    at::Tensor a = Leaf({128}, 1);
+    auto engine = Engine(Alone(), List({{"a", a}}), {.memory = memory});
+    EXPECT_EQ(memory->left(), 10'000u - 2 * 128 * 4);
+    engine.reset();
+    EXPECT_EQ(memory->left(), 10'000u - 2 * 128 * 4);  // the model lives there
+  }
+  EXPECT_EQ(memory->left(), 10'000u);
+}
+
+TEST(DataParallel, FailsOnAllRanksIfOneHasNoMemory) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({128}, 1);
+    DataParallelOptions options;
+    if (communicator->rank() == Rank(1)) options.memory = std::make_shared<Limited>(600);
+    const Status status = DataParallel::Create(communicator, List({{"a", a}}), options).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("the limit of the test is reached"));
+  });
+}
+
+}  // namespace
+}  // namespace ait
