@@ -197,9 +197,11 @@ StatusOr<std::shared_ptr<Communicator>> Communicator::Split(int color, int key, 
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (all[2 * rank] == color) members.push_back(Rank(static_cast<int>(rank)));
   }
-  std::stable_sort(members.begin(), members.end(), [&](Rank a, Rank b) {
-    return all[2 * static_cast<std::size_t>(a.value()) + 1] <
-           all[2 * static_cast<std::size_t>(b.value()) + 1];
+  std::sort(members.begin(), members.end(), [&](Rank a, Rank b) {
+    const auto key_of = [&](Rank rank) {
+      return all[2 * static_cast<std::size_t>(rank.value()) + 1];
+    };
+    return std::pair(key_of(a), a) < std::pair(key_of(b), b);
   });
   const std::uint64_t call = ++splits_;  // on all ranks, also those of no group
   if (color < 0) return nullptr;

@@ -72,6 +72,7 @@ std::vector<std::shared_ptr<Communicator>> MakeThreadGroup(WorldSize size,
                                                            CommunicatorOptions options) {
   const auto hub = std::make_shared<ThreadHub>(size);
   std::vector<std::shared_ptr<Communicator>> ranks;
+  ranks.reserve(static_cast<std::size_t>(size.value()));
   for (int rank = 0; rank < size.value(); ++rank) {
     ranks.push_back(std::make_shared<Communicator>(
         std::make_unique<ThreadTransport>(hub, Rank(rank)), options));

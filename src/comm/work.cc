@@ -2,6 +2,7 @@
 #include "ait/comm/work.h"
 
 #include <thread>
+#include <utility>
 
 #include "comm/work_internal.h"
 
@@ -21,14 +22,14 @@ bool WorkState::Finish(Status status) {
   {
     std::lock_guard lock(mutex_);
     if (done()) return false;
-    status_ = status;
+    status_ = std::move(status);
     times_.finished = SystemClock().now();
     callbacks.swap(callbacks_);
     cancel.swap(cancel_);
     done_.store(true, std::memory_order_release);
     ended_.notify_all();
   }
-  for (const auto& callback : callbacks) callback(status);
+  for (const auto& callback : callbacks) callback(status_);  // final: nobody writes it any more
   return true;
 }
 
@@ -68,7 +69,7 @@ void WorkState::Then(std::function<void(const Status&)> callback) {
       return;
     }
   }
-  callback(status_);  // final: nobody writes it any more
+  callback(status_);
 }
 
 WorkTimes WorkState::times() const {
