@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "ait/data/durable_file.h"
 #include "data/corpus_directory_internal.h"
 #include "data/json_internal.h"
 
@@ -30,9 +31,7 @@ bool IsOurs(std::string_view name) {
 }  // namespace
 
 StatusOr<CorpusDirectory> CorpusDirectory::Lock(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return ErrnoError(error.value(), "cannot make directory ", path);
+  AIT_RETURN_IF_ERROR(MakeDirectoryDurably(path));
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoError(errno, "cannot open directory ", path);
   CorpusDirectory directory(path, fd);

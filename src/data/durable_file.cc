@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -113,6 +114,21 @@ Status WriteFileDurably(const std::string& path, std::string_view contents) {
   AIT_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(path));
   AIT_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(contents.data(), contents.size()))));
   return file.Commit();
+}
+
+Status MakeDirectoryDurably(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) {
+    return S_ISDIR(info.st_mode) ? OkStatus() : InvalidArgumentError(path, " is not a directory");
+  }
+  const std::string parent = DirectoryOf(path);
+  if (!path.empty() && parent != path) AIT_RETURN_IF_ERROR(MakeDirectoryDurably(parent));
+  // Another process may have made it meanwhile; "name/" was made as the parent of what is behind
+  // the slash.
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+    return ErrnoError(errno, "cannot make directory \"", path, "\"");
+  }
+  return SyncDirectory(parent);
 }
 
 }  // namespace ait::inline v0

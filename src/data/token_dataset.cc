@@ -254,6 +254,7 @@ StatusOr<TokenDataset> TokenDataset::Open(const std::string& path, TokenDatasetO
 StatusOr<TokenDataset> TokenDataset::Create(std::shared_ptr<const TokenSource> source,
                                             TokenDatasetOptions options) {
   AIT_RETURN_IF_ERROR(CheckOptions(options));
+  if (source == nullptr) return InvalidArgumentError("there is no source");
   if (source->token_count() < options.sequence_length + 1) {
     return InvalidArgumentError("corpus ", source->name(), " has ", source->token_count(),
                                 " tokens, too short for one sample of ", options.sequence_length,

@@ -89,5 +89,26 @@ TEST(DurableFile, IsClosedAfterCommit) {
   EXPECT_THAT(file.Commit(), StatusIs(StatusCode::kFailedPrecondition));
 }
 
+TEST(MakeDirectoryDurably, MakesWhatIsMissing) {
+  const TempDir directory;
+  ASSERT_OK(MakeDirectoryDurably(directory / "a/b/c"));
+  EXPECT_TRUE(std::filesystem::is_directory(directory / "a/b/c"));
+  EXPECT_OK(MakeDirectoryDurably(directory / "a/b/c"));
+  EXPECT_OK(MakeDirectoryDurably(directory / "a/b/d/"));
+  EXPECT_TRUE(std::filesystem::is_directory(directory / "a/b/d"));
+  EXPECT_OK(MakeDirectoryDurably("/"));
+  EXPECT_OK(MakeDirectoryDurably("."));
+}
+
+TEST(MakeDirectoryDurably, SaysWhyItCannot) {
+  const TempDir directory;
+  ASSERT_OK(WriteFileDurably(directory / "file", "x"));
+  EXPECT_THAT(MakeDirectoryDurably(directory / "file"),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("file is not a directory")));
+  EXPECT_THAT(MakeDirectoryDurably(directory / "file/below"),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("file is not a directory")));
+  EXPECT_THAT(MakeDirectoryDurably(""), StatusIs(StatusCode::kNotFound));
+}
+
 }  // namespace
 }  // namespace ait

@@ -468,6 +468,7 @@ TEST(TokenDataset, RefusesOptionsThatMakeNoSense) {
   expect_refused({.sequence_length = 4, .epochs = 0}, "epochs");
   expect_refused({.sequence_length = 4, .prefetch = Bytes(-1)}, "prefetch");
   expect_refused({.sequence_length = 41}, "too short");
+  EXPECT_THAT(TokenDataset::Create(nullptr, {}).status(), StatusIs(StatusCode::kInvalidArgument));
   EXPECT_OK(TokenDataset::Create(SourceOf(10), {.sequence_length = 40}).status());
 }
 

@@ -62,6 +62,9 @@ class DurableFile {
 /// Writes a whole small file durably: Create, Append, Commit.
 Status WriteFileDurably(const std::string& path, std::string_view contents);
 
+/// Makes a directory, and those above it that are missing, durably. It may exist already.
+Status MakeDirectoryDurably(const std::string& path);
+
 }  // namespace ait::inline v0
 
 #endif  // AIT_DATA_DURABLE_FILE_H_

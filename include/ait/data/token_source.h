@@ -35,7 +35,8 @@ class TokenSource {
   virtual std::int64_t token_count() const = 0;
   /// Every token that `Read` gives is less than this.
   virtual std::int64_t vocabulary_size() const = 0;
-  /// Equal for equal streams, whatever files they lie in, and very likely unequal otherwise.
+  /// Equal for the same corpus, also when it was packed into other shards; very likely unequal
+  /// otherwise. docs/data.md says what it is made of.
   virtual std::uint64_t digest() const = 0;
 
   /// Reads out.size() tokens from position `first`. **Blocks.** On the disk.
