@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "checkpoint/replacement_file_internal.h"
+#include "ait/base/durable_file.h"
 #include "checkpoint/safetensors_header_internal.h"
 
 namespace ait::inline v0 {
@@ -39,12 +39,13 @@ Status WriteSafetensors(const std::string& path, std::span<const TensorBytes> te
     size += given;
   }
 
-  AIT_ASSIGN_OR_RETURN(auto file, internal::ReplacementFile::Create(path, Bytes(size)));
+  AIT_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(path));
+  AIT_RETURN_IF_ERROR(file.Reserve(Bytes(size)));
   const std::uint64_t length = json->size();
-  AIT_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(&length, 1))));
-  AIT_RETURN_IF_ERROR(file.Write(std::as_bytes(std::span(*json))));
+  AIT_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(&length, 1))));
+  AIT_RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(*json))));
   for (const TensorInfo& tensor : header.tensors)
-    AIT_RETURN_IF_ERROR(file.Write(bytes_of[tensor.name]));
+    AIT_RETURN_IF_ERROR(file.Append(bytes_of[tensor.name]));
   return file.Commit();
 }
 

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ait/data/durable_file.h"
+#include "ait/base/durable_file.h"
 #include "data/corpus_directory_internal.h"
 #include "data/json_internal.h"
 
@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::string_view kShardPrefix = "shard-";
 constexpr std::string_view kShardSuffix = ".tokens";
+constexpr std::string_view kPartialSuffix = ".partial";  // what a killed DurableFile leaves
 
 bool IsOurs(std::string_view name) {
-  if (name.starts_with(StrCat(kManifestName, ".tmp-"))) return true;
+  if (name == StrCat(kManifestName, kPartialSuffix)) return true;
   return name.starts_with(kShardPrefix) &&
-         (name.ends_with(kShardSuffix) ||
-          name.find(StrCat(kShardSuffix, ".tmp-")) != std::string_view::npos);
+         (name.ends_with(kShardSuffix) || name.ends_with(StrCat(kShardSuffix, kPartialSuffix)));
 }
 
 }  // namespace

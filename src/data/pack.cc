@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "ait/base/durable_file.h"
 #include "ait/data/crc32c.h"
 #include "ait/data/token_file.h"
 #include "data/corpus_directory_internal.h"

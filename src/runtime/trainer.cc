@@ -9,9 +9,9 @@
 
 #include <bit>
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
+#include "ait/base/durable_file.h"
 #include "ait/checkpoint/weights.h"
 #include "ait/comm/communicator.h"
 #include "ait/observe/metrics_log.h"
@@ -163,9 +163,8 @@ class Trainer::Impl {
     AIT_RETURN_IF_ERROR(CheckOptions(options));
     AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
     if (options.directory.empty() || !is_first()) return OkStatus();
-    std::error_code error;
-    std::filesystem::create_directories(options.directory, error);
-    if (error) return ErrnoError(error.value(), "cannot make the directory ", options.directory);
+    AIT_RETURN_IF_ERROR(
+        Annotate(MakeDirectoryDurably(options.directory), "cannot make the run's directory"));
     AIT_ASSIGN_OR_RETURN(metrics_, MetricsLog::Open(options.directory + "/metrics.jsonl"));
     return OkStatus();
   }

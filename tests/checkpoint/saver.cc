@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that saves and is killed, or finds the disk full:
-//   saver half PATH BYTES     writes half of a file, says "half" and waits
 //   saver loop PATH BYTES     saves tensor "x" of BYTES equal bytes again and again: 1, 2, 3 …
 //   saver once PATH BYTES     saves it once, in a process whose files may not pass 100000 bytes
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -13,7 +11,6 @@
 #include <vector>
 
 #include "ait/checkpoint/safetensors.h"
-#include "checkpoint/replacement_file_internal.h"
 
 namespace {
 
@@ -42,15 +39,6 @@ int main(int argc, char** argv) {
   if (argc != 4) return 2;
   const std::string what = argv[1], path = argv[2];
   const std::size_t size = std::strtoul(argv[3], nullptr, 10);
-  if (what == "half") {
-    const ait::Bytes whole(static_cast<std::int64_t>(size));
-    auto file = ait::internal::ReplacementFile::Create(path, whole);
-    if (!file.ok()) return Fail(file.status());
-    const std::vector<std::byte> bytes(size / 2);
-    if (ait::Status status = file->Write(bytes); !status.ok()) return Fail(status);
-    Say("half");
-    for (;;) pause();
-  }
   if (what == "loop") {
     for (unsigned char value = 1;; ++value) {
       if (ait::Status status = Save(path, size, value); !status.ok()) return Fail(status);

@@ -215,7 +215,7 @@ TEST(Trainer, ADirectoryThatRankZeroCannotMakeEndsAllRanks) {
     Trainer trainer(*rank.engine, Sgd{}, {.directory = dir / "file/run"});
     const auto step = Step(trainer, rank);
     EXPECT_FALSE(step.ok());
-    EXPECT_THAT(Message(step.status()), HasSubstr("cannot make the directory"));
+    EXPECT_THAT(Message(step.status()), HasSubstr("cannot make the run's directory"));
   });
 }
 

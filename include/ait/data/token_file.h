@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "ait/base/dtype.h"
+#include "ait/base/durable_file.h"
 #include "ait/base/status.h"
-#include "ait/data/durable_file.h"
 
 namespace ait::inline v0 {
 

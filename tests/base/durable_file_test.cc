@@ -1,23 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ait/data/durable_file.h"
+#include "ait/base/durable_file.h"
 
 #include <gtest/gtest.h>
 
-#include "data/data_test_support.h"
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "support/process.h"
 #include "support/status_matchers.h"
 
 namespace ait {
 namespace {
 
-using ::ait::testing::NamesIn;
-using ::ait::testing::ReadBytes;
+using ::ait::testing::Process;
 using ::ait::testing::StatusIs;
 using ::ait::testing::TempDir;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> NamesIn(const TempDir& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 TEST(DurableFile, HasItsNameOnlyAfterCommit) {
   const TempDir directory;
@@ -26,9 +47,9 @@ TEST(DurableFile, HasItsNameOnlyAfterCommit) {
   ASSERT_OK(file.Append(BytesOf("world")));
   ASSERT_OK(file.Overwrite(0, BytesOf("H")));
   EXPECT_EQ(file.size_bytes(), 11);
-  EXPECT_FALSE(std::filesystem::exists(directory / "a"));
+  EXPECT_THAT(NamesIn(directory), ElementsAre("a.partial"));
   ASSERT_OK(file.Commit());
-  EXPECT_THAT(NamesIn(directory.path()), ElementsAre("a"));
+  EXPECT_THAT(NamesIn(directory), ElementsAre("a"));
   EXPECT_EQ(ReadBytes(directory / "a"), "Hello world");
 }
 
@@ -40,28 +61,73 @@ TEST(DurableFile, LeavesNothingWithoutCommit) {
     ASSERT_OK_AND_ASSIGN(DurableFile other, DurableFile::Create(directory / "b"));
     other = std::move(file);
   }
-  EXPECT_THAT(NamesIn(directory.path()), IsEmpty());
+  EXPECT_THAT(NamesIn(directory), IsEmpty());
 }
 
 TEST(DurableFile, ReplacesTheOldFileAtOnce) {
   const TempDir directory;
-  ASSERT_OK(WriteFileDurably(directory / "a", "old"));
+  ASSERT_OK(WriteFileDurably(directory / "a", "old and longer"));
   ASSERT_OK_AND_ASSIGN(DurableFile file, DurableFile::Create(directory / "a"));
   ASSERT_OK(file.Append(BytesOf("new")));
-  EXPECT_EQ(ReadBytes(directory / "a"), "old");
+  EXPECT_EQ(ReadBytes(directory / "a"), "old and longer");
   ASSERT_OK(file.Commit());
   EXPECT_EQ(ReadBytes(directory / "a"), "new");
 }
 
-TEST(DurableFile, PassesByATemporaryNameThatADeadProcessLeft) {
+TEST(DurableFile, SpaceThatWasReservedAndNotUsedIsGivenBack) {
+  const TempDir directory;
+  ASSERT_OK_AND_ASSIGN(DurableFile file, DurableFile::Create(directory / "a"));
+  ASSERT_OK(file.Reserve(Bytes(0)));
+  ASSERT_OK(file.Reserve(KiB(64)));
+  ASSERT_OK(file.Append(BytesOf("short")));
+  ASSERT_OK(file.Commit());
+  EXPECT_EQ(ReadBytes(directory / "a"), "short");
+}
+
+TEST(DurableFile, NoRoomIsSaidBeforeAnythingIsWritten) {
+  const TempDir directory;
+  ASSERT_OK(WriteFileDurably(directory / "a", "old"));
+  {
+    ASSERT_OK_AND_ASSIGN(DurableFile file, DurableFile::Create(directory / "a"));
+    EXPECT_THAT(
+        file.Reserve(Bytes(std::int64_t{1} << 60)),  // an exbibyte fits no disk
+        StatusIs(StatusCode::kResourceExhausted,
+                 AllOf(HasSubstr("1152921504606846976 bytes are needed"), HasSubstr("free in"))));
+  }
+  EXPECT_THAT(NamesIn(directory), ElementsAre("a"));
+  EXPECT_EQ(ReadBytes(directory / "a"), "old");
+}
+
+TEST(DurableFile, ASecondWriterIsRefused) {
   const TempDir directory;
   ASSERT_OK_AND_ASSIGN(DurableFile first, DurableFile::Create(directory / "a"));
-  ASSERT_OK_AND_ASSIGN(DurableFile second, DurableFile::Create(directory / "a"));
-  ASSERT_OK(first.Append(BytesOf("1")));
-  ASSERT_OK(second.Append(BytesOf("2")));
-  ASSERT_OK(second.Commit());
-  ASSERT_OK(first.Commit());
-  EXPECT_EQ(ReadBytes(directory / "a"), "1");
+  EXPECT_THAT(DurableFile::Create(directory / "a"),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("somebody else is writing")));
+  DurableFile moved = std::move(first);
+  ASSERT_OK(moved.Commit());
+  EXPECT_OK(WriteFileDurably(directory / "a", "after"));
+}
+
+TEST(DurableFile, ASymbolicLinkInTheWayIsNotFollowed) {
+  const TempDir directory;
+  std::ofstream(directory / "victim") << "untouched";
+  std::filesystem::create_symlink(directory / "victim", directory / "a.partial");
+  EXPECT_FALSE(WriteFileDurably(directory / "a", "text").ok());
+  EXPECT_EQ(ReadBytes(directory / "victim"), "untouched");
+}
+
+TEST(DurableFile, KilledInTheMiddleLeavesTheOldFileAndTheNextWriterCleansUp) {
+  const TempDir directory;
+  ASSERT_OK(WriteFileDurably(directory / "a", "old"));
+  auto writer = Process::Spawn({.program = AIT_TEST_WRITER, .args = {directory / "a"}});
+  writer.ReadUntil("half");
+  writer.Signal(SIGKILL);
+  writer.Wait();
+  EXPECT_EQ(ReadBytes(directory / "a"), "old");
+  EXPECT_THAT(NamesIn(directory), ElementsAre("a", "a.partial"));
+  ASSERT_OK(WriteFileDurably(directory / "a", "new"));
+  EXPECT_THAT(NamesIn(directory), ElementsAre("a"));
+  EXPECT_EQ(ReadBytes(directory / "a"), "new");
 }
 
 TEST(DurableFile, SaysWhyItCannotBeMade) {
@@ -86,6 +152,7 @@ TEST(DurableFile, IsClosedAfterCommit) {
   ASSERT_OK_AND_ASSIGN(DurableFile file, DurableFile::Create(directory / "a"));
   ASSERT_OK(file.Commit());
   EXPECT_THAT(file.Append(BytesOf("x")), StatusIs(StatusCode::kFailedPrecondition));
+  EXPECT_THAT(file.Reserve(Bytes(1)), StatusIs(StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Commit(), StatusIs(StatusCode::kFailedPrecondition));
 }
 
