@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole training step of the GPT on two ranks of one thread each over Gloo, against torch DDP in
+// Python.
+//
+// The program starts itself as two ranks, which alternate, round by round, between a step with data
+// parallelism ("ait") and the same engine alone on its rank ("plain"); and, with --peers, the
+// Python peer, which alternates between its own variants. The two programs take turns as well
+// (blocks=3). Work and configurations: benchmarks/peers/gpt.py.
+//
+// Settings: rounds=7 (a block), blocks=3, configurations=A,B.
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <torch/utils.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ait/base/throw_on_error.h"
+#include "ait/comm/thread_group.h"
+#include "ait/comm/world.h"
+#include "ait/launch/launcher.h"
+#include "ait/optim/adam.h"
+#include "ait/parallel/data_parallel.h"
+#include "ait/parallel/module.h"
+#include "ait/tensor/gloo.h"
+#include "gpt.h"
+#include "support/report.h"
+
+namespace ait {
+namespace {
+
+using benchmarks::Median;
+using Samples = std::map<std::string, std::vector<double>>;  // variant -> ms of each round
+
+/// One way to take a step, with a model of its own.
+class Variant {
+ public:
+  Variant(const GptConfig& config, std::shared_ptr<Communicator> communicator) : model_(config) {
+    engine_ = ThrowOnError(DataParallel::Create(std::move(communicator), NamedParameters(*model_)));
+    ThrowOnError(engine_->SetOptimizer(AdamW{{.learning_rate = 3e-4,
+                                              .beta1 = 0.9,
+                                              .beta2 = 0.95,
+                                              .epsilon = 1e-8,
+                                              .weight_decay = 0.1}}));
+  }
+
+  void Step(const at::Tensor& inputs, const at::Tensor& targets) {
+    ThrowOnError(engine_->BeginMicroStep(MicroStep::kLast));
+    at::Tensor loss = at::cross_entropy_loss(model_->forward(inputs).flatten(0, 1),
+                                             targets.flatten(), {}, at::Reduction::Sum);
+    ThrowOnError(engine_->Backward(loss));
+    const GradientSummary summary =
+        ThrowOnError(engine_->FinishGradients({.count = targets.numel()}));
+    ThrowOnError(engine_->Update({.gradient_scale = 1.0 / static_cast<double>(summary.count)}));
+  }
+
+ private:
+  Gpt model_;
+  std::unique_ptr<DataParallel> engine_;
+};
+
+double Milliseconds(Duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+/// What a rank does: alternates the variants, and rank 0 prints one JSON object.
+int RunRank(const std::string& name, int rounds) {
+  at::set_num_threads(1);
+  const GptConfig config = *GptConfig::Named(name);
+  auto world = ThrowOnError(World::FromEnvironment({.transport = Gloo()}));
+  Communicator& all = *world->communicator();
+  torch::manual_seed(1);
+  std::map<std::string, std::unique_ptr<Variant>> variants;
+  variants["ait"] = std::make_unique<Variant>(config, world->communicator());
+  variants["plain"] = std::make_unique<Variant>(config, MakeThreadGroup(WorldSize(1))[0]);
+  const at::Tensor tokens =
+      at::randint(config.vocabulary, {config.batch, config.context + 1}, at::kLong);
+  const at::Tensor inputs = tokens.slice(1, 0, config.context).contiguous();
+  const at::Tensor targets = tokens.slice(1, 1).contiguous();
+
+  Samples samples;
+  for (int round = 0; round < rounds + 2; ++round) {
+    for (const auto& [variant, step] : variants) {
+      ThrowOnError(all.Barrier().Wait());
+      const Time start = SystemClock().now();
+      step->Step(inputs, targets);
+      std::vector<double> slowest = {Milliseconds(SystemClock().now() - start)};
+      ThrowOnError(all.AllReduce(View(slowest), ReduceOp::kMax).Wait());
+      if (round >= 2) samples[variant].push_back(slowest[0]);
+    }
+  }
+  if (world->rank() == Rank(0)) std::printf("%s\n", nlohmann::json(samples).dump().c_str());
+  return 0;
+}
+
+/// Collects what the ranks print on standard output.
+class Lines final : public RankOutput {
+ public:
+  void Write(Rank, RankStream stream, std::string_view text) override {
+    if (stream == RankStream::kOutput) text_ += text;
+    if (stream == RankStream::kError) std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string RunAs(std::vector<std::string> command, int ranks) {
+  Lines lines;
+  auto launcher = ThrowOnError(Launcher::Create({.command = std::move(command),
+                                                 .world_size = WorldSize(ranks),
+                                                 .binding = CpuBinding::kNone,
+                                                 .threads = 1,
+                                                 .output = &lines}));
+  ThrowOnError(ThrowOnError(launcher.Run()).status);
+  return lines.text();
+}
+
+void Append(Samples& all, const std::string& variant, const std::vector<double>& values) {
+  all[variant].insert(all[variant].end(), values.begin(), values.end());
+}
+
+/// The best of the peer's four ways to run `wrap`.
+double Fastest(const Samples& samples, std::initializer_list<const char*> variants) {
+  double best = 1e30;
+  for (const char* variant : variants) best = std::min(best, Median(samples.at(variant)));
+  return best;
+}
+
+void Measure(benchmarks::Report& report, const std::string& self, const std::string& name) {
+  const std::string rounds = report.Setting("rounds", "7");
+  Samples ours, peers;
+  for (int block = 0; block < std::stoi(report.Setting("blocks", "3")); ++block) {
+    const auto printed = nlohmann::json::parse(RunAs({self, "rank", name, rounds}, 2));
+    for (const auto& [variant, values] : printed.items()) Append(ours, variant, values);
+    if (report.peers_python().empty()) continue;
+    std::istringstream lines(RunAs({report.peers_python(), AIT_PEER_SCRIPT, name, rounds}, 1));
+    for (std::string line; std::getline(lines, line);) {
+      const auto row = nlohmann::json::parse(line);
+      Append(peers, row["variant"].get<std::string>() + "/" + row["optimizer"].get<std::string>(),
+             row["step_ms"]);
+    }
+  }
+  const double step = Median(ours["ait"]), plain = Median(ours["plain"]);
+  const double tokens =
+      2.0 * static_cast<double>(GptConfig::Named(name)->batch * GptConfig::Named(name)->context);
+  std::printf(
+      "%s: step %.1f ms (min %.1f), without data parallelism %.1f ms (min %.1f), exposed %.1f ms = "
+      "%.1f %%\n",
+      name.c_str(), step, *std::min_element(ours["ait"].begin(), ours["ait"].end()), plain,
+      *std::min_element(ours["plain"].begin(), ours["plain"].end()), step - plain,
+      100 * (step - plain) / step);
+  if (peers.empty()) {
+    report.AddTime(name + "/step/plain",
+                   {.ms = step, .baseline = "one rank alone", .baseline_ms = plain});
+    return;
+  }
+  for (const auto& [variant, values] : peers) {
+    std::printf("%s: torch %s %.1f ms\n", name.c_str(), variant.c_str(), Median(values));
+  }
+  const double peer =
+      Fastest(peers, {"ddp/fused", "ddp-view/fused", "ddp/foreach", "ddp-view/foreach"});
+  const double peer_plain = Fastest(peers, {"plain/fused", "plain/foreach"});
+  report.AddRate(name + "/tokens_per_s/torch-ddp", {.value = 1e3 * tokens / step,
+                                                    .unit = "tokens/s",
+                                                    .baseline = "torch DDP, fastest variant",
+                                                    .baseline_value = 1e3 * tokens / peer});
+  report.AddTime(name + "/plain_step/torch",
+                 {.ms = plain, .baseline = "torch without DDP", .baseline_ms = peer_plain});
+  report.AddTime(
+      name + "/exposed/torch-ddp",
+      {.ms = std::max(step - plain, 0.1),  // a difference of two medians may vanish in the noise
+       .baseline = "torch DDP step minus plain step",
+       .baseline_ms = std::max(peer - peer_plain, 0.1)});
+}
+
+int Main(int argc, char** argv) {
+  if (argc == 4 && std::string(argv[1]) == "rank") return RunRank(argv[2], std::stoi(argv[3]));
+  benchmarks::Report report(argc, argv);
+  std::istringstream names(report.Setting("configurations", "A,B"));
+  for (std::string name; std::getline(names, name, ',');) Measure(report, argv[0], name);
+  return report.Finish();
+}
+
+}  // namespace
+}  // namespace ait
+
+int main(int argc, char** argv) {
+  try {
+    return ait::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench gpt: %s\n", error.what());
+    return 1;
+  }
+}

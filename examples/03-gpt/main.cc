@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPT on real text: `gpt train` on any number of ranks, then `gpt generate` from the weights.
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+
+#include "ait/checkpoint/weights.h"
+#include "ait/comm/world.h"
+#include "ait/data/token_dataset.h"
+#include "ait/optim/adam.h"
+#include "ait/parallel/data_parallel.h"
+#include "ait/parallel/module.h"
+#include "ait/runtime/trainer.h"
+#include "ait/tensor/gloo.h"
+#include "ait/tensor/torch.h"
+#include "generate.h"
+#include "gpt.h"
+#include "options.h"
+
+namespace {
+
+ait::Trainer* running_trainer = nullptr;
+
+/// How much of the time is used, 0 to 1 and beyond, as the clock of rank 0 has it: the same on all
+/// ranks.
+ait::StatusOr<double> Progress(ait::Communicator& communicator, ait::Time begin,
+                               ait::Duration length) {
+  double progress[] = {std::chrono::duration<double>(ait::SystemClock().now() - begin) / length};
+  AIT_RETURN_IF_ERROR(communicator.Broadcast(ait::View(progress), ait::Rank(0)).Wait());
+  return progress[0];
+}
+
+ait::Status Train(const Options& options) {
+  const GptConfig& config = options.config;
+  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  ait::Communicator& all = *world->communicator();
+  AIT_ASSIGN_OR_RETURN(
+      auto data,
+      ait::TokenDataset::Open(options.data, {.sequence_length = config.context,
+                                             .global_batch_size = config.batch * all.size().value(),
+                                             .shard = world->shard(),
+                                             .seed = options.seed,
+                                             .epochs = ait::kUnlimitedEpochs}));
+  AIT_RETURN_IF_ERROR(data.CheckVocabulary(config.vocabulary));
+
+  torch::manual_seed(options.seed);
+  Gpt model(config);
+  AIT_ASSIGN_OR_RETURN(
+      auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));
+  const ait::AdamW optimizer(
+      {.learning_rate = options.learning_rate, .beta2 = 0.95, .weight_decay = 0.1},
+      {ait::NoDecayForNormsAndBiases()});
+  double progress =
+      0;  // warm-up over 20 steps, then half a cosine over the time that was asked for
+  const auto schedule = [&progress](std::int64_t step) {
+    const double warmup = std::min(1.0, static_cast<double>(step + 1) / 20);
+    return warmup * (0.05 + 0.475 * (1 + std::cos(M_PI * std::min(1.0, progress))));
+  };
+  ait::Trainer trainer(*engine, optimizer,
+                       {.clip_norm = 1.0,
+                        .schedule = schedule,
+                        .directory = options.out,
+                        .progress = ait::ProgressTo(STDERR_FILENO),
+                        .steps_per_epoch = static_cast<double>(data.sample_count()) /
+                                           static_cast<double>(config.batch * all.size().value())});
+  running_trainer = &trainer;
+  for (int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int) { running_trainer->RequestStop(); });
+  }
+
+  Summary summary;
+  const ait::Time begin = ait::SystemClock().now();
+  while (!trainer.done()) {
+    AIT_ASSIGN_OR_RETURN(progress, Progress(all, begin, options.length));
+    if (progress >= 1) break;
+    const ait::TokenBatch* batch = data.Next();
+    if (batch == nullptr) return data.status();
+    auto step = trainer.Step(*batch, [&](const ait::TokenBatch& b) {
+      const Bf16Scope bf16(options.bf16);
+      const at::Tensor logits = model->forward(ait::Inputs(b));
+      return ait::LossSum{ait::SumOfCrossEntropy(logits, ait::Targets(b)), b.token_count()};
+    });
+    if (!step.ok()) return step.status();
+    summary.Add(step->metrics, batch->global_rows * batch->sequence_length);
+  }
+  running_trainer = nullptr;
+  AIT_RETURN_IF_ERROR(trainer.Save());
+  if (all.rank() == ait::Rank(0)) summary.Print(options.out);
+  return ait::OkStatus();
+}
+
+ait::Status Generate(const Options& options) {
+  Gpt model(options.config);
+  AIT_RETURN_IF_ERROR(ait::LoadWeights(options.weights, ait::NamedParameters(*model)).status());
+  std::printf("%s\n", Continue(*model, options).c_str());
+  return ait::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto options = Options::Parse(argc, argv);
+  const ait::Status status = !options.ok()              ? options.status()
+                             : options->mode == "train" ? Train(*options)
+                                                        : Generate(*options);
+  if (!status.ok()) std::fprintf(stderr, "gpt: %s\n", ait::Message(status).c_str());
+  return status.ok() ? 0 : 1;
+}

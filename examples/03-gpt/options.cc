@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.h"
+
+#include <cstdio>
+#include <exception>
+
+ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
+  const auto usage = [&](const std::string& problem) {
+    return ait::InvalidArgumentError(problem,
+                                     "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
+                                     "[--size quickstart|A|B] [--lr X] [--seed N] "
+                                     "[--bf16 0|1]\n       gpt generate [--weights FILE] [--prompt "
+                                     "TEXT] [--tokens N] [--temperature X] "
+                                     "[--size …] [--seed N]");
+  };
+  Options options;
+  options.config = *GptConfig::Named("quickstart");
+  options.bf16 = Bf16Scope::FastHere();
+  options.mode = argc > 1 ? argv[1] : "";
+  if (options.mode != "train" && options.mode != "generate") return usage("say train or generate");
+  for (int i = 2; i < argc; i += 2) {
+    const std::string name = argv[i];
+    if (i + 1 == argc) return usage(name + " has no value");
+    const std::string value = argv[i + 1];
+    try {
+      if (name == "--data")
+        options.data = value;
+      else if (name == "--out")
+        options.out = value;
+      else if (name == "--weights")
+        options.weights = value;
+      else if (name == "--prompt")
+        options.prompt = value;
+      else if (name == "--lr")
+        options.learning_rate = std::stod(value);
+      else if (name == "--seed")
+        options.seed = std::stoull(value);
+      else if (name == "--bf16")
+        options.bf16 = value == "1";
+      else if (name == "--tokens")
+        options.tokens = std::stoll(value);
+      else if (name == "--temperature")
+        options.temperature = std::stod(value);
+      else if (name == "--minutes") {
+        options.length = std::chrono::duration_cast<ait::Duration>(
+            std::chrono::duration<double, std::ratio<60>>(std::stod(value)));
+      } else if (name == "--size") {
+        const auto config = GptConfig::Named(value);
+        if (!config) return usage("no size " + value);
+        options.config = *config;
+      } else {
+        return usage("no option " + name);
+      }
+    } catch (const std::exception&) {
+      return usage(name + " is not a number: " + value);
+    }
+  }
+  if (options.prompt.empty()) return usage("the prompt is empty");
+  return options;
+}
+
+void Summary::Add(const ait::StepMetrics& metrics, std::int64_t tokens) {
+  const double loss = metrics.loss.value_or(last_loss_);
+  if (++steps_ == 1) first_loss_ = last_loss_ = loss;
+  last_loss_ += (loss - last_loss_) / static_cast<double>(std::min<std::int64_t>(steps_, 20));
+  end_ = ait::SystemClock().now();
+  if (steps_ == 10) begin_ = end_;
+  if (steps_ > 10) tokens_ += tokens;
+}
+
+void Summary::Print(const std::string& directory) const {
+  const double seconds = std::chrono::duration<double>(end_ - begin_).count();
+  std::printf("loss %.3f at the start, %.3f at the end, after %lld steps", first_loss_, last_loss_,
+              static_cast<long long>(steps_));
+  if (tokens_ > 0) std::printf("; %.0f tokens/s", static_cast<double>(tokens_) / seconds);
+  std::printf("\nweights and metrics: %s\n", directory.c_str());
+}
