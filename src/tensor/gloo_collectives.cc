@@ -14,8 +14,12 @@ namespace {
 // peer, and each rank sums alone: one latency instead of two.
 constexpr std::int64_t kSmallBytes = 64 << 10;
 
-// Segments of one peer that are under way at a time: one arrives while one is summed.
-constexpr std::int64_t kWindow = 3;
+// Segments of one peer that are under way at a time: some arrive while one is summed.
+constexpr std::int64_t kWindow = 4;
+
+// A part has at least two segments, so that there is something to overlap, unless they would be
+// smaller than this.
+constexpr std::int64_t kLeastSegmentBytes = 128 << 10;
 
 // Bit 30: collectives; the tags below belong to messages (gloo_messages.h).
 constexpr std::uint32_t kCollective = 1U << 30;
@@ -83,15 +87,17 @@ std::byte* GlooCollectives::Scratch(std::int64_t bytes) {
   return scratch_.data();
 }
 
-void GlooCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream) {
-  const std::int64_t step = SegmentCount(buffer.dtype);
+void GlooCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream,
+                              std::int64_t step) {
+  if (step == 0) step = SegmentCount(buffer.dtype);
   for (std::int64_t at = 0; at < buffer.count; at += step) {
     batch.Send(buffer.Slice(at, std::min(step, buffer.count - at)), peer, stream);
   }
 }
 
-void GlooCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream) {
-  const std::int64_t step = SegmentCount(buffer.dtype);
+void GlooCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream,
+                                 std::int64_t step) {
+  if (step == 0) step = SegmentCount(buffer.dtype);
   for (std::int64_t at = 0; at < buffer.count; at += step) {
     batch.Receive(buffer.Slice(at, std::min(step, buffer.count - at)), peer, stream);
   }
@@ -116,6 +122,13 @@ GlooCollectives::Parts GlooCollectives::EqualParts(std::int64_t count, DType dty
     counts.push_back(std::clamp<std::int64_t>(count - part * rank, 0, part));
   }
   return PartsOf(counts);
+}
+
+std::int64_t GlooCollectives::StepOf(const Parts& parts, DType dtype) const {
+  const std::int64_t most =
+      *std::max_element(parts.count.begin(), parts.count.end()) * SizeOf(dtype);
+  const std::int64_t half = RoundUp(most / 2 + 1, 4096);
+  return std::min(segment_bytes_, std::max(half, kLeastSegmentBytes)) / SizeOf(dtype);
 }
 
 Status GlooCollectives::Run(const Operation& operation) {
@@ -203,53 +216,49 @@ Status GlooCollectives::AllReduceSmall(const Operation& operation) {
   return OkStatus();
 }
 
+// All inputs are posted at once: Gloo's thread sends them when the peer has room. What is received
+// goes through a window of scratch memory that stays in the cache.
 template <typename Reduced>
 Status GlooCollectives::ReduceParts(const Operation& operation, const Parts& parts,
                                     const Buffer& output, Batch& batch, Reduced&& reduced) {
   const DType dtype = operation.dtype;
-  const std::int64_t step = SegmentCount(dtype);
+  const std::int64_t step = StepOf(parts, dtype);
   const auto self = static_cast<std::size_t>(rank_);
   const std::int64_t own = parts.count[self];
-  const std::int64_t most = *std::max_element(parts.count.begin(), parts.count.end());
-  const std::int64_t stride = RoundUp(segment_bytes_, 4096);
+  const std::int64_t stride = RoundUp(step * SizeOf(dtype), 4096);
   std::byte* scratch = Scratch(stride * kWindow * size_);
+  const auto slot = [&](std::int64_t at) { return at / step % kWindow; };
   const auto place = [&](std::int64_t at, int peer) -> void* {
-    return scratch + stride * ((at / step % kWindow) * size_ + peer);
+    return scratch + stride * (slot(at) * size_ + peer);
   };
-  const auto length = [&](std::int64_t at, std::int64_t count) {
-    return std::min(step, count - at);
-  };
+  const auto length = [&](std::int64_t at) { return std::min(step, own - at); };
 
-  // One batch a segment of the window: its receives are awaited before it is summed.
+  // One batch a slot: what it receives is awaited before it is summed.
   std::vector<Batch> arriving(static_cast<std::size_t>(kWindow), Batch(*this));
-  const auto post = [&](std::int64_t at) {
-    if (at < own) {
-      Batch& segment = arriving[static_cast<std::size_t>(at / step % kWindow)];
-      ForEachPeer([&](int peer) {
-        segment.Receive({place(at, peer), length(at, own), dtype}, peer, Stream::kInput);
-      });
-    }
+  const auto receive = [&](std::int64_t at) {
+    if (at >= own) return;
     ForEachPeer([&](int peer) {
-      const auto p = static_cast<std::size_t>(peer);
-      if (at >= parts.count[p]) return;
-      batch.Send(operation.input.Slice(parts.begin[p] + at, length(at, parts.count[p])), peer,
-                 Stream::kInput);
+      arriving[static_cast<std::size_t>(slot(at))].Receive({place(at, peer), length(at), dtype},
+                                                           peer, Stream::kInput);
     });
   };
-  for (std::int64_t at = 0; at < std::min(most, step * kWindow); at += step) post(at);
+  for (std::int64_t segment = 0; segment < kWindow; ++segment) receive(segment * step);
+  ForEachPeer([&](int peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    SendAll(batch, operation.input.Slice(parts.begin[p], parts.count[p]), peer, Stream::kInput,
+            step);
+  });
   std::vector<const void*> inputs(static_cast<std::size_t>(size_));
-  for (std::int64_t at = 0; at < most; at += step) {
-    if (at < own) {
-      AIT_RETURN_IF_ERROR(arriving[static_cast<std::size_t>(at / step % kWindow)].Await());
-      for (int peer = 0; peer < size_; ++peer) {
-        inputs[static_cast<std::size_t>(peer)] = place(at, peer);
-      }
-      inputs[self] = operation.input.Slice(parts.begin[self] + at, 0).data;
-      void* const outputs[] = {output.Slice(at, 0).data};
-      ReduceRanks(inputs, outputs, length(at, own), dtype, operation.reduce);
-      reduced(at, length(at, own));
+  for (std::int64_t at = 0; at < own; at += step) {
+    AIT_RETURN_IF_ERROR(arriving[static_cast<std::size_t>(slot(at))].Await());
+    for (int peer = 0; peer < size_; ++peer) {
+      inputs[static_cast<std::size_t>(peer)] = place(at, peer);
     }
-    post(at + step * kWindow);
+    inputs[self] = operation.input.Slice(parts.begin[self] + at, 0).data;
+    void* const outputs[] = {output.Slice(at, 0).data};
+    ReduceRanks(inputs, outputs, length(at), dtype, operation.reduce);
+    reduced(at, length(at));
+    receive(at + step * kWindow);
   }
   return OkStatus();
 }
@@ -264,7 +273,8 @@ Status GlooCollectives::AllReduceLarge(const Operation& operation) {
     return all.Slice(parts.begin[r], parts.count[r]);
   };
   Batch batch(*this);
-  ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kResult); });
+  const std::int64_t step = StepOf(parts, all.dtype);
+  ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kResult, step); });
   const Buffer own = part(rank_);
   AIT_RETURN_IF_ERROR(
       ReduceParts(operation, parts, own, batch, [&](std::int64_t at, std::int64_t length) {

@@ -65,8 +65,13 @@ class GlooCollectives {
   Status ReduceParts(const Operation& operation, const Parts& parts, const Buffer& output,
                      Batch& batch, Reduced&& reduced);
 
-  void SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream);
-  void ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream);
+  /// Elements a segment of a reduction; the same on all ranks.
+  std::int64_t StepOf(const Parts& parts, DType dtype) const;
+  /// Posts a buffer in messages of `step` elements, 0: of a segment.
+  void SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream,
+               std::int64_t step = 0);
+  void ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream,
+                  std::int64_t step = 0);
   std::byte* Scratch(std::int64_t bytes);
   std::int64_t SegmentCount(DType dtype) const { return segment_bytes_ / SizeOf(dtype); }
   template <typename Visit>

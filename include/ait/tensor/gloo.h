@@ -30,7 +30,7 @@ struct GlooOptions {
   /// which this host and rank 0 reach each other.
   std::string interface_name;
   /// What is sent and summed at a time; 4 KiB to 64 MiB.
-  Bytes segment = KiB(512);
+  Bytes segment = MiB(1);
   LogSink* log = nullptr;
 };
 
