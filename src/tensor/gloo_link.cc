@@ -5,7 +5,10 @@
 // Keep the order.
 #include <ATen/ops/from_blob.h>
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -20,6 +23,35 @@ using std::chrono::milliseconds;
 
 // Longer than any run: Gloo gets no time-out to act on.
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+
+// Gloo writes to sockets without asking for an error instead of SIGPIPE, which would end a program
+// whose peer has died. The signal goes to the thread that writes: it is blocked there meanwhile,
+// and taken back if it came. Threads made under the guard keep it blocked.
+class SigpipeGuard {
+ public:
+  SigpipeGuard() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~SigpipeGuard() {
+    if (!was_pending_) {
+      const timespec now{};
+      while (sigtimedwait(&pipe_, nullptr, &now) == -1 && errno == EINTR) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SigpipeGuard(const SigpipeGuard&) = delete;
+  SigpipeGuard& operator=(const SigpipeGuard&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_ = false;
+};
 
 // Gloo's texts begin with "[/path/to/file.cc:123] ".
 Status WithoutSource(const Status& status) {
@@ -39,6 +71,7 @@ class Device final : public GlooDevice {
 
 StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string& interface_name,
                                                          const std::string& address) {
+  const SigpipeGuard guard;
   auto device = std::make_shared<Device>();
   const Status made = CatchAsStatus([&] {
     device->gloo =
@@ -68,9 +101,20 @@ class GlooLink::Impl {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   std::mutex post_mutex;  // ProcessGroupGloo counts what is posted without one
 
+  /// A rank that is connected may be done and gone before the others are: all wait for all.
+  Status AwaitOthers(Deadline deadline) {
+    const std::string key = StrCat("gloo/", options.name, "/connected");
+    AIT_ASSIGN_OR_RETURN(const std::int64_t connected, options.store->Add(key, 1));
+    if (connected == static_cast<std::int64_t>(options.members.size())) {
+      return options.store->Set(key + "/all", "");
+    }
+    return AwaitKey(*options.store, key + "/all", options.members, deadline).status();
+  }
+
   template <typename Post>
   StatusOr<std::unique_ptr<Piece>> Posted(const void* data, std::int64_t bytes, int peer,
                                           Post&& post) {
+    const SigpipeGuard guard;
     c10::intrusive_ptr<c10d::Work> work;
     const Status status = CatchAsStatus([&] {
       std::vector<at::Tensor> tensors{
@@ -96,6 +140,7 @@ StatusOr<std::unique_ptr<GlooLink>> GlooLink::Connect(Options options, Deadline 
   const Options& own = impl->options;
   const auto left = std::clamp(std::chrono::ceil<milliseconds>(deadline.remaining()),
                                milliseconds(1), std::chrono::duration_cast<milliseconds>(kForever));
+  const SigpipeGuard guard;
   const Status connected = CatchAsStatus([&] {
     auto gloo_options = c10d::ProcessGroupGloo::Options::create(left);
     gloo_options->devices.push_back(std::static_pointer_cast<Device>(own.device)->gloo);
@@ -108,6 +153,7 @@ StatusOr<std::unique_ptr<GlooLink>> GlooLink::Connect(Options options, Deadline 
     return Annotate(connected.code() == StatusCode::kUnknown ? WithoutSource(connected) : connected,
                     StrCat("rank ", own.rank, " cannot connect the group \"", own.name, "\""));
   }
+  AIT_RETURN_IF_ERROR(impl->AwaitOthers(deadline));
   return std::unique_ptr<GlooLink>(new GlooLink(std::move(impl)));
 }
 

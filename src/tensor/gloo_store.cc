@@ -60,20 +60,9 @@ class C10dStore final : public c10d::Store {
   }
 
   std::string Await(const std::string& key) {
-    while (true) {
-      const Deadline slice = Deadline::After(milliseconds(100));
-      const StatusOr<std::string> value =
-          store_->Get(prefix_ + key, slice.time() < deadline_.time() ? slice : deadline_);
-      if (value.ok()) return *value;
-      if (value.status().code() != StatusCode::kDeadlineExceeded || deadline_.expired()) {
-        ThrowIfError(value.status());
-      }
-      for (const Rank dead : store_->departed()) {
-        if (std::find(members_.begin(), members_.end(), dead) != members_.end()) {
-          ThrowIfError(UnavailableError("rank ", dead, " died"));
-        }
-      }
-    }
+    const StatusOr<std::string> value = AwaitKey(*store_, prefix_ + key, members_, deadline_);
+    ThrowIfError(value.status());
+    return *value;
   }
 
   std::shared_ptr<TcpStore> store_;
@@ -120,6 +109,20 @@ class AgentStore final : public Store {
 };
 
 }  // namespace
+
+StatusOr<std::string> AwaitKey(TcpStore& store, const std::string& key,
+                               const std::vector<Rank>& members, Deadline deadline) {
+  while (true) {
+    const Deadline slice = Deadline::After(milliseconds(100));
+    StatusOr<std::string> value = store.Get(key, slice.time() < deadline.time() ? slice : deadline);
+    if (value.status().code() != StatusCode::kDeadlineExceeded || deadline.expired()) return value;
+    for (const Rank dead : store.departed()) {
+      if (std::find(members.begin(), members.end(), dead) != members.end()) {
+        return UnavailableError("rank ", dead, " died");
+      }
+    }
+  }
+}
 
 c10::intrusive_ptr<c10d::Store> MakeC10dStore(std::shared_ptr<TcpStore> store, std::string prefix,
                                               std::vector<Rank> members, Deadline deadline) {

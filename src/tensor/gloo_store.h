@@ -23,8 +23,13 @@ class Store;
 
 namespace ait::inline v0::internal {
 
-/// The TcpStore as Gloo wants it, below `prefix`. A wait ends with an exception at `deadline`, and
-/// as soon as one of `members` (ranks of the world) has died.
+/// **Blocks.** Until `key` is set. Unavailable as soon as one of `members` (ranks of the world) has
+/// died.
+StatusOr<std::string> AwaitKey(TcpStore& store, const std::string& key,
+                               const std::vector<Rank>& members, Deadline deadline);
+
+/// The TcpStore as Gloo wants it, below `prefix`. Waits are those of
+/// `AwaitKey`, with exceptions.
 c10::intrusive_ptr<c10d::Store> MakeC10dStore(std::shared_ptr<TcpStore> store, std::string prefix,
                                               std::vector<Rank> members, Deadline deadline);
 
