@@ -64,7 +64,7 @@ TcpStoreClient::Options ClientOptions(const TcpStoreOptions& options) {
           .server = options.rank == Rank(0)
                         ? std::string("the store of rank 0")
                         : StrCat("rank 0 at ", options.host, " port ", options.port),
-          .patience = std::min<milliseconds>(options.timeout, std::chrono::seconds(10))};
+          .patience = std::min<milliseconds>(options.timeout, std::chrono::seconds(5))};
 }
 
 StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options) {

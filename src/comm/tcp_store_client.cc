@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr milliseconds kStalledPatience{100};
+
 std::string Who() {
   char host[256] = "an unnamed host";
   gethostname(host, sizeof(host) - 1);
@@ -125,8 +127,16 @@ Status TcpStoreClient::AwaitJoin(Deadline deadline) {
                                " did not join in time");
 }
 
+// A server that hangs is waited for in full once, not by every request again.
+Deadline TcpStoreClient::Patience() const {
+  return Deadline::After(stalled_ ? std::min(options_.patience, kStalledPatience)
+                                  : options_.patience);
+}
+
 StatusOr<Frame> TcpStoreClient::Ask(Frame request) {
-  return Ask(std::move(request), Deadline::After(options_.patience));
+  StatusOr<Frame> reply = Ask(std::move(request), Patience());
+  if (reply.status().code() == StatusCode::kDeadlineExceeded) stalled_ = true;
+  return reply;
 }
 
 StatusOr<Frame> TcpStoreClient::Ask(Frame request, Deadline deadline) {
@@ -138,7 +148,7 @@ StatusOr<Frame> TcpStoreClient::Ask(Frame request, Deadline deadline) {
     calls_.emplace(request.id, call);
   }
   // Even a request with a short deadline has to leave whole: half a frame would be the last.
-  Status sent = SendFrame(request, Deadline::After(options_.patience));
+  Status sent = SendFrame(request, Patience());
   std::unique_lock lock(mutex_);
   const auto over = [&] { return call->done; };
   if (sent.ok()) {
@@ -153,8 +163,7 @@ StatusOr<Frame> TcpStoreClient::Ask(Frame request, Deadline deadline) {
   calls_.erase(request.id);
   lock.unlock();
   if (request.type == FrameType::kGet) {
-    SendFrame({.type = FrameType::kForget, .id = request.id, .key = request.key},
-              Deadline::After(options_.patience))
+    SendFrame({.type = FrameType::kForget, .id = request.id, .key = request.key}, Patience())
         .IgnoreError();
   }
   return sent;
@@ -172,7 +181,7 @@ std::uint64_t TcpStoreClient::Watch(std::string_view key,
     calls_.emplace(request.id, std::move(call));
   }
   // If it cannot be sent, the store goes, and the callback is never called.
-  SendFrame(request, Deadline::After(options_.patience)).IgnoreError();
+  SendFrame(request, Patience()).IgnoreError();
   return request.id;
 }
 
@@ -182,9 +191,7 @@ void TcpStoreClient::Unwatch(std::uint64_t watch) {
     const std::string key = call->second->key;
     calls_.erase(call);
     lock.unlock();
-    SendFrame({.type = FrameType::kForget, .id = watch, .key = key},
-              Deadline::After(options_.patience))
-        .IgnoreError();
+    SendFrame({.type = FrameType::kForget, .id = watch, .key = key}, Patience()).IgnoreError();
     return;
   }
   std::erase_if(fired_, [&](const auto& fired) { return fired.first == watch; });
@@ -242,6 +249,7 @@ void TcpStoreClient::Receive() {
     return Lose(UnavailableError(options_.server, " closed the connection",
                                  got < 0 ? StrCat(" (", std::strerror(errno), ")") : ""));
   }
+  stalled_ = false;
   in_.append(chunk.data(), static_cast<std::size_t>(got));
   std::size_t position = 0;
   while (true) {

@@ -35,7 +35,7 @@ class TcpStoreClient {
     WorldSize size{1};
     std::string run_id;
     std::string server;                    // "rank 0 at 10.0.0.1 port 29400", for messages
-    std::chrono::milliseconds patience{};  // for one reply
+    std::chrono::milliseconds patience{};  // for one reply, and less after one that did not come
   };
 
   /// Says hello on `fd` and waits for the answer. Unavailable: closed without one, which a server
@@ -71,6 +71,7 @@ class TcpStoreClient {
   TcpStoreClient(SocketFd fd, SocketFd wake, SocketFd stop, Options options);
 
   Status SendFrame(const Frame& frame, Deadline deadline);
+  Deadline Patience() const;
   StatusOr<Frame> ReadFirst(Deadline deadline);
   void Run();
   void Receive();
@@ -100,6 +101,7 @@ class TcpStoreClient {
   std::uint64_t in_watch_ = 0;                               // the watch whose callback runs
   std::deque<std::pair<std::uint64_t, std::string>> fired_;  // watches to call
   Calls fired_calls_;
+  std::atomic<bool> stalled_{false};  // the last request was not answered
   std::atomic<std::thread::id> reader_id_{};
   std::thread reader_;
 };

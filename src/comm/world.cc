@@ -134,7 +134,7 @@ std::string World::Describe() const {
                launch.agent_store      ? "found through the store of torchrun's agent"
                : launch.listen_fd >= 0 ? "AIT_LISTEN_FD"
                                        : "");
-  table += Row("run id", launch.run_id,
+  table += Row("run id", launch.run_id.empty() ? "none" : launch.run_id,
                launch.agent_store                            ? "made by rank 0"
                : launch.launched_by == LaunchedBy::kAitRun   ? "AIT_RUN_ID"
                : launch.launched_by == LaunchedBy::kTorchrun ? "TORCHELASTIC_RUN_ID"

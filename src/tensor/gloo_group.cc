@@ -243,11 +243,19 @@ void GlooGroup::Diagnose(const JobPtr& job, bool expired) {
     const Status posted = hub_.store().Set(
         Key("at", options_.rank.value()), StrCat(operation.sequence, " ", finished, " ",
                                                  operation.Signature(), " ", operation.Describe()));
-    if (!posted.ok()) return;  // the control plane is gone, which ends the group by itself
+    if (!posted.ok() && !expired) return;
   }
   std::map<int, Record> records = ReadRecords();
   const auto own = records.find(options_.rank.value());
-  if (own == records.end()) return;
+  if (own == records.end()) {
+    // If rank 0 died, the group has ended by itself; so it hangs.
+    if (expired) {
+      End(DeadlineExceededError("rank 0 of the world, which serves the store, does not answer: ",
+                                operation.Describe()),
+          Telling::kPeersKnow);
+    }
+    return;
+  }
   const auto disagrees = [&] {
     return std::any_of(records.begin(), records.end(),
                        [&](const auto& entry) { return Disagree(entry.second, own->second); });

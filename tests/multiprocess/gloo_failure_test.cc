@@ -60,6 +60,12 @@ TEST(GlooFailure, ARankThatHangsIsNamedAtTheDeadline) {
   ranks[1].ExpectExit(3);
 }
 
+TEST(GlooFailure, ARankZeroThatHangsIsNamedToo) {
+  auto ranks = Spawn({"loop", "1500"}, 2);
+  ranks[0].Pause();  // and with it the store
+  ranks[1].ExpectExit(3, "rank 0 of the world, which serves the store, does not answer");
+}
+
 TEST(GlooFailure, ExitWithWorkInFlightDoesNotCrash) {
   auto ranks = Spawn({"exit"}, 2);
   ranks[1].ExpectExit(0);
