@@ -304,8 +304,7 @@ StatusOr<StepResult> Trainer::RunStep(const Forward& forward) {
     return FailedPreconditionError("the trainer is done after step ", step(),
                                    "; loop while (!trainer.done())");
   }
-  const auto result =
-      internal::CatchAsStatus([&] { return impl_->RunStep(forward, stop_requested_); });
+  auto result = internal::CatchAsStatus([&] { return impl_->RunStep(forward, stop_requested_); });
   if (!result.ok() && impl_->status.ok()) return impl_->Fail(result.status());
   return result;
 }
