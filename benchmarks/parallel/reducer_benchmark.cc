@@ -184,12 +184,25 @@ Way WithDataParallel(const Size& size, std::shared_ptr<Communicator> communicato
   };
 }
 
-c10::intrusive_ptr<c10d::ProcessGroup> GlooGroup(World& world, int port) {
-  c10d::TCPStoreOptions store_options;
-  store_options.isServer = world.rank() == Rank(0);
-  store_options.port = static_cast<std::uint16_t>(port);
-  store_options.waitWorkers = false;
-  auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", store_options);
+c10::intrusive_ptr<c10d::Store> MakeStore(World& world) {
+  c10d::TCPStoreOptions options;
+  options.waitWorkers = false;
+  std::vector<std::int64_t> port(1, 0);
+  c10::intrusive_ptr<c10d::TCPStore> store;
+  if (world.rank() == Rank(0)) {
+    options.isServer = true;
+    options.port = 0;
+    store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+    port[0] = store->getPort();
+  }
+  Must(world.communicator()->Broadcast(View(port), Rank(0)).Wait());
+  if (store) return store;
+  options.port = static_cast<std::uint16_t>(port[0]);
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> GlooGroup(World& world) {
+  const c10::intrusive_ptr<c10d::Store> store = MakeStore(world);
   auto options = c10d::ProcessGroupGloo::Options::create(std::chrono::minutes(5));
   options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")};
   const int rank = world.rank().value();
@@ -222,15 +235,12 @@ int RunRank(int argc, char** argv) {
   at::set_num_threads(1);
   auto world = Must(World::FromEnvironment({.transport = Gloo()}));
   Communicator& all = *world->communicator();
-  std::vector<std::int64_t> port(1, world->rank() == Rank(0) ? setting("port", "0") : 0);
-  Must(all.Broadcast(View(port), Rank(0)).Wait());
-
   std::vector<Counters> alone_counters;
   std::vector<Counters> counters;
   const std::vector<Way> ways = {
       PlainTorch(size),
       WithDataParallel(size, MakeThreadGroup(WorldSize(1)).front(), &alone_counters),
-      WithReducer(size, GlooGroup(*world, static_cast<int>(port[0]))),
+      WithReducer(size, GlooGroup(*world)),
       WithDataParallel(size, world->communicator(), &counters),
   };
   const at::Tensor input = at::randn({size.rows, size.width});
@@ -266,20 +276,10 @@ int RunRank(int argc, char** argv) {
   return report.Finish();
 }
 
-// A port that is free now, for the store of c10d.
-int FreePort() {
-  c10d::TCPStoreOptions options;
-  options.isServer = true;
-  options.port = 0;
-  options.waitWorkers = false;
-  return c10d::TCPStore("127.0.0.1", options).getPort();
-}
-
 int Launch(int argc, char** argv) {
   LaunchOptions options{.world_size = WorldSize(2), .threads = 1};
   options.command = {"/proc/self/exe"};
   for (int i = 1; i < argc; ++i) options.command.emplace_back(argv[i]);
-  options.command.push_back(StrCat("port=", FreePort()));
   options.command.emplace_back("role=rank");
   Launcher launcher = Must(Launcher::Create(std::move(options)));
   const LaunchResult result = Must(launcher.Run());

@@ -3,7 +3,7 @@
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
@@ -33,7 +33,10 @@ DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions
       executor_(TorchExecutor()) {}
 
 DataParallel::Impl::~Impl() {
-  if (hook_target_ != nullptr) hook_target_->engine = nullptr;
+  if (hook_target_ == nullptr) return;
+  hook_target_->engine = nullptr;
+  reducer_.reset();             // nothing is in flight from here on
+  store_->CompleteGradients();  // the user's backward adds to them
 }
 
 OperationOptions DataParallel::Impl::Labelled(std::string label) const {
@@ -98,57 +101,62 @@ Status DataParallel::Impl::BroadcastBuffers() {
   return OkStatus();
 }
 
+// A hook in front of the node that adds to `.grad`. It adds itself, and leaves that node nothing to
+// do.
+class DataParallel::Impl::Hook final : public torch::autograd::FunctionPreHook {
+ public:
+  Hook(std::shared_ptr<HookTarget> target, std::size_t handle)
+      : target_(std::move(target)), handle_(handle) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
+    const bool is_ours = target_->engine != nullptr && gradients[0].defined();
+    return is_ours && target_->engine->OnGradient(handle_, gradients[0])
+               ? torch::autograd::variable_list(1)
+               : gradients;
+  }
+
+ private:
+  std::shared_ptr<HookTarget> target_;
+  std::size_t handle_;
+};
+
 void DataParallel::Impl::InstallHooks() {
   hook_target_ = std::make_shared<HookTarget>(HookTarget{this});
   for (std::size_t h = 0; h < store_->handles().size(); ++h) {
     auto accumulator = torch::autograd::impl::grad_accumulator(store_->handles()[h].tensor);
-    accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-        [target = hook_target_, h](const torch::autograd::variable_list& outputs,
-                                   const torch::autograd::variable_list&) {
-          if (target->engine != nullptr) target->engine->OnGradient(h);
-          return outputs;
-        }));
+    accumulator->add_pre_hook(std::make_unique<Hook>(hook_target_, h));
     accumulators_.push_back(std::move(accumulator));
   }
 }
 
-// Runs inside backward, right after autograd has added to `.grad`.
-void DataParallel::Impl::OnGradient(std::size_t h) noexcept {
-  if (!hook_error_.ok() || !ended.ok()) return;
+// Runs inside backward. Returns false if the gradient is left to autograd.
+bool DataParallel::Impl::OnGradient(std::size_t h, const at::Tensor& gradient) noexcept {
+  if (!ended.ok()) return false;
+  if (!hook_error_.ok()) return true;
   internal::Handle& handle = store_->handles()[h];
   const std::string& name = layout.parameters()[static_cast<std::size_t>(handle.owner)].name;
   if (c10::GradMode::is_enabled()) {
     hook_error_ = UnimplementedError(
-        "double backward is not supported: parameter ", name,
-        " got a gradient that has a graph of its own; call backward without create_graph, or take "
-        "higher derivatives by torch::autograd::grad");
-    return;
-  }
-  if (state_ != State::kAccumulating && state_ != State::kReducing) {
+        "double backward is not supported: the gradient of parameter ", name,
+        " has a graph of its own; call backward without create_graph, or take higher derivatives "
+        "by torch::autograd::grad");
+  } else if (state_ != State::kAccumulating && state_ != State::kReducing) {
     hook_error_ = FailedPreconditionError("backward reached parameter ", name,
                                           " outside of a micro-step; call BeginMicroStep first");
-    return;
-  }
-  bool others =
-      false;  // another tensor of the same tied parameter has put its gradient in the slot
-  if (!handle.tensor.mutable_grad().is_same(handle.gradient)) {
-    for (std::size_t i = 0; i < fired_.size(); ++i) {
-      others = others || (fired_[i] && store_->handles()[i].owner == handle.owner);
-    }
-    hook_error_ = internal::CatchAsStatus([&] { store_->FoldGradient(handle, others); });
-    if (!hook_error_.ok()) return;
-  }
-  if (state_ == State::kReducing && fired_[h]) {
+  } else if (state_ == State::kReducing && fired_[h]) {
     hook_error_ = FailedPreconditionError(
         "parameter ", name,
         " got a second gradient in the last micro-step, when the first was being reduced; run one "
         "backward over the sum of the losses, or make the earlier ones MicroStep::kAccumulate");
-    return;
+  } else {
+    hook_error_ = internal::CatchAsStatus([&] { store_->Accumulate(handle, gradient); });
   }
+  if (!hook_error_.ok() || state_ != State::kReducing) return true;
   fired_[h] = true;
-  if (state_ != State::kReducing) return;
   if (backward_begin_ == Time{}) backward_begin_ = Now();  // loss.backward() of the user
   reducer_->MarkReady(handle.owner);
+  return true;
 }
 
 Status DataParallel::Impl::Usable(const char* call) const {
@@ -197,7 +205,7 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   }
   if (!hook_error_.ok()) return End(hook_error_, "backward");
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
-  store_->RestoreGradients();
+  store_->BeginMicroStep();
   if (!in_step_) counters = StepCounters{.step = counters.step + 1};
   in_step_ = true;
   ++counters.micro_steps;
@@ -231,7 +239,7 @@ Status DataParallel::Impl::Backward(const at::Tensor& loss) {
   if (!status.ok()) return End(status, "backward");
   if (!hook_error_.ok()) return End(hook_error_, "backward");
   if (state_ == State::kReducing) {
-    store_->RestoreGradients();
+    store_->CompleteGradients();
     reducer_->IssueRest();
   }
   backward_end_ = Now();
@@ -248,7 +256,7 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   }
   if (!hook_error_.ok()) return End(hook_error_, "backward");
   if (!backward_called_) {  // the user's own, or none at all
-    store_->RestoreGradients();
+    store_->CompleteGradients();
     reducer_->IssueRest();
     backward_end_ = Now();
     if (backward_begin_ == Time{}) backward_begin_ = backward_end_;
@@ -294,7 +302,7 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
   const Time begin = Now();
   StepOptions step = given;
-  step.gradients_after = GradientsAfter::kZero;
+  step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
   for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
   for (std::size_t g = 0; g < optimizers.size(); ++g) {
     const Buffer& parameters = store_->parameters()[g];
@@ -317,12 +325,12 @@ Status DataParallel::Impl::Discard() {
     return FailedPreconditionError(
         "Discard: gradients are being reduced; call FinishGradients first");
   }
-  store_->ZeroGradients();
   CloseStep();
   return OkStatus();
 }
 
 void DataParallel::Impl::CloseStep() {
+  store_->ForgetGradients();
   state_ = State::kReady;
   in_step_ = false;
 }

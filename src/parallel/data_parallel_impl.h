@@ -54,8 +54,10 @@ class DataParallel::Impl {
     Impl* engine = nullptr;
   };
 
+  class Hook;
+
   void InstallHooks();
-  void OnGradient(std::size_t handle) noexcept;
+  bool OnGradient(std::size_t handle, const at::Tensor& gradient) noexcept;
   Status Usable(const char* call) const;
   Status End(const Status& reason, const char* phase);
   void CloseStep();

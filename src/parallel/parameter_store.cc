@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -144,6 +145,8 @@ StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors pa
     flat_parameters.push_back(std::move(values));
     store->flat_gradients_.push_back(std::move(gradients));
   }
+  store->current_.resize(layout.parameters().size());
+  store->touched_.resize(layout.parameters().size());
   std::unordered_map<const void*, int> seen;
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const ParameterInfo& info = layout.parameters()[i];
@@ -204,34 +207,58 @@ Status ParameterStore::CheckUnchanged() const {
   return OkStatus();
 }
 
-void ParameterStore::RestoreGradients() {
-  for (std::size_t h = 0; h < handles_.size(); ++h) {
-    Handle& handle = handles_[h];
-    at::Tensor& gradient = handle.tensor.mutable_grad();
-    if (gradient.is_same(handle.gradient)) continue;
-    const bool others = std::any_of(handles_.begin(), handles_.begin() + static_cast<long>(h),
-                                    [&](const Handle& e) { return e.owner == handle.owner; });
-    FoldGradient(handle, others);
-  }
+void ParameterStore::ForgetGradients() { std::ranges::fill(current_, 0); }
+
+void ParameterStore::BeginMicroStep() {
+  std::ranges::fill(touched_, 0);
+  for (Handle& handle : handles_) RestoreView(handle);
+  std::ranges::fill(touched_, 0);
 }
 
-void ParameterStore::FoldGradient(Handle& handle, bool others) {
-  const c10::NoGradGuard no_grad;
-  at::Tensor& gradient = handle.tensor.mutable_grad();
-  if (gradient.is_same(handle.gradient)) return;
-  const bool is_view = gradient.defined() && gradient.layout() == c10::kStrided &&
-                       gradient.const_data_ptr() == handle.gradient.const_data_ptr();
-  if (!is_view) {
-    if (!others) handle.gradient.zero_();
-    if (gradient.defined()) handle.gradient.add_(gradient);
+void ParameterStore::RestoreView(Handle& handle) {
+  at::Tensor& found = handle.tensor.mutable_grad();
+  if (found.is_same(handle.gradient)) return;
+  const at::Tensor stray = std::exchange(found, handle.gradient);
+  char& touched = touched_[static_cast<std::size_t>(handle.owner)];
+  if (!stray.defined()) {
+    // Another tensor of the same tied parameter may have brought its gradient already.
+    if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
+    return;
   }
-  gradient = handle.gradient;
+  const bool is_view =
+      stray.layout() == c10::kStrided && stray.const_data_ptr() == handle.gradient.const_data_ptr();
+  if (is_view) return;
+  if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
+  Accumulate(handle, stray);
 }
 
-void ParameterStore::ZeroGradients() {
+void ParameterStore::Accumulate(Handle& handle, const at::Tensor& gradient) {
   const c10::NoGradGuard no_grad;
-  for (const at::Tensor& flat : flat_gradients_) flat.zero_();
-  for (Handle& handle : handles_) handle.tensor.mutable_grad() = handle.gradient;
+  RestoreView(handle);
+  char& current = current_[static_cast<std::size_t>(handle.owner)];
+  if (current != 0) {
+    handle.gradient.add_(gradient);
+  } else if (gradient.layout() == c10::kStrided) {
+    handle.gradient.copy_(gradient);
+  } else {
+    handle.gradient.zero_().add_(gradient);
+  }
+  current = 1;
+  touched_[static_cast<std::size_t>(handle.owner)] = 1;
+}
+
+void ParameterStore::CompleteGradients() {
+  for (Handle& handle : handles_) RestoreView(handle);
+  for (std::size_t g = 0; g < gradient_buffers_.size(); ++g) {
+    for (const FlatSlot& slot : layout_->groups()[g].slots) {
+      char& current = current_[static_cast<std::size_t>(slot.parameter)];
+      if (current == 0 && slot.count > 0) {
+        const Buffer missing = gradient_buffers_[g].Slice(slot.offset, slot.count);
+        std::memset(missing.data, 0, static_cast<std::size_t>(missing.bytes().value()));
+      }
+      current = 1;
+    }
+  }
 }
 
 void ParameterStore::BumpVersions() {

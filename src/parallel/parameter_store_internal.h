@@ -55,15 +55,19 @@ class ParameterStore {
   /// changed.
   Status CheckUnchanged() const;
 
-  /// Makes `.grad` of every handle the view again. A gradient that the user took away counts as
-  /// zero, and one that was put in its place as the gradient.
-  void RestoreGradients();
+  /// Starts a step: what the gradient buffers hold is of the past, and as good as zero.
+  void ForgetGradients();
 
-  /// The same for one handle, whose owner has `others` further ones that already hold gradients in
-  /// the slot: then the stray gradient is added.
-  void FoldGradient(Handle& handle, bool others);
+  /// Starts a micro-step: makes `.grad` of every handle the view again. A gradient that the user
+  /// took away counts as zero, and one that was put in its place as the gradient.
+  void BeginMicroStep();
 
-  void ZeroGradients();
+  /// Adds what backward brings for one handle. The first of a step is copied, so that nothing has
+  /// to be zeroed in between.
+  void Accumulate(Handle& handle, const at::Tensor& gradient);
+
+  /// Makes the buffers whole: gradients that did not come are zero.
+  void CompleteGradients();
 
   /// Tells autograd that the parameters have changed, so that a graph from before is not used by
   /// mistake.
@@ -71,12 +75,15 @@ class ParameterStore {
 
  private:
   ParameterStore() = default;
+  void RestoreView(Handle& handle);
 
   const FlatLayout* layout_ = nullptr;
   NamedTensors named_;
   std::vector<Handle> handles_;
   std::vector<int> frozen_;
   std::vector<at::Tensor> flat_gradients_;
+  std::vector<char> current_;  // by parameter: its slot holds a gradient of this step
+  std::vector<char> touched_;  // by parameter: it was written in this micro-step
   std::vector<Buffer> parameter_buffers_;
   std::vector<Buffer> gradient_buffers_;
 };

@@ -21,6 +21,9 @@
 // what all ranks together have counted. So two ranks give, bit for bit, what one rank gives that
 // accumulates the two batches, and the size of the buckets changes no bit.
 //
+// `.grad` is whole between FinishGradients and Update: the place to look at gradients, or to add to
+// them.
+//
 // A parameter may be used many times, not at all, or by some ranks only; it may be tied or frozen.
 // What it may not: change its requires_grad, its memory or its shape afterwards. A tensor that
 // replaces a parameter in its module is not seen; change values in place, under NoGradGuard.
@@ -146,12 +149,12 @@ class DataParallel {
   /// negative count, a total of 0, or `must_agree` differs between the ranks named.
   StatusOr<GradientSummary> FinishGradients(const StepInput& input);
 
-  /// Takes the step on all parameters and zeroes the gradients, in one pass. `gradients_after` is
-  /// kZero in any case. **Errors.** FailedPrecondition: before FinishGradients or without an
-  /// optimizer.
+  /// Takes the step on all parameters, in one pass. `.grad` keeps the sums, until backward of the
+  /// next step writes over them: nothing is zeroed, and `gradients_after` has no effect.
+  /// **Errors.** FailedPrecondition: before FinishGradients or without an optimizer.
   Status Update(const StepOptions& options);
 
-  /// Ends the step without an update: zeroes the gradients. Also throws away micro-steps
+  /// Ends the step without an update: its gradients count as zero. Also throws away micro-steps
   /// accumulated so far. Refused while a last micro-step is open.
   Status Discard();
 
