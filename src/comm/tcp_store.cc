@@ -113,7 +113,7 @@ TcpStore::~TcpStore() {
   impl_->server.reset();
 }
 
-StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(TcpStoreOptions options) {
+StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& options) {
   AIT_RETURN_IF_ERROR(Check(options));
   const Deadline deadline = Deadline::After(options.timeout);
   auto impl = std::make_unique<Impl>();

@@ -117,9 +117,9 @@ GlooCollectives::Parts GlooCollectives::PartsOf(std::span<const std::int64_t> co
 GlooCollectives::Parts GlooCollectives::EqualParts(std::int64_t count, DType dtype) const {
   // Whole cache lines, so that no line is summed by two ranks.
   const std::int64_t part = RoundUp((count + size_ - 1) / size_, 64 / SizeOf(dtype));
-  std::vector<std::int64_t> counts;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) {
-    counts.push_back(std::clamp<std::int64_t>(count - part * rank, 0, part));
+    counts[static_cast<std::size_t>(rank)] = std::clamp<std::int64_t>(count - part * rank, 0, part);
   }
   return PartsOf(counts);
 }

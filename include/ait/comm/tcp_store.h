@@ -51,7 +51,7 @@ class TcpStore final : public Store {
   /// **Collective. Blocks.** Until all ranks have joined.
   /// **Errors.** DeadlineExceeded names the ranks that did not come (on every rank that did);
   /// FailedPrecondition: the port is in use, a rank joined twice, or run id or world size differ.
-  static StatusOr<std::unique_ptr<TcpStore>> Create(TcpStoreOptions options);
+  static StatusOr<std::unique_ptr<TcpStore>> Create(const TcpStoreOptions& options);
   /// Says goodbye, so that leaving is not taken for dying. Rank 0 waits up to a second for the
   /// others'.
   ~TcpStore() override;
