@@ -206,8 +206,16 @@ Status GlooGroup::WhoBroke(int peer, const Status& error) {
       if (!ended_.ok()) return ended_;
     }
     const StatusOr<bool> left = hub_.store().Contains(Key("left", peer));
-    if (left.ok() && *left) return UnavailableError("rank ", peer, " has left the group");
-    std::this_thread::sleep_for(kPause);
+    if (left.ok() && *left) {
+      // It may have left because the group had ended, which it published before.
+      const std::string key = StrCat("end/", options_.name);
+      const StatusOr<bool> end = hub_.store().Contains(key);
+      if (!end.ok() || !*end) return UnavailableError("rank ", peer, " has left the group");
+      const StatusOr<std::string> reason = hub_.store().Get(key, deadline);
+      if (reason.ok()) EndHeard(*reason);
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
   }
   return UnavailableError("the connection to rank ", peer, " broke: ", ait::Message(error));
 }
