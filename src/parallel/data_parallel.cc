@@ -105,7 +105,9 @@ Status DataParallel::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd
 Status DataParallel::BeginMicroStep(MicroStep micro_step) {
   return internal::CatchAsStatus([&] { return impl_->BeginMicroStep(micro_step); });
 }
-Status DataParallel::Backward(const at::Tensor& loss) { return impl_->Backward(loss); }
+Status DataParallel::Backward(const at::Tensor& loss) {
+  return internal::CatchAsStatus([&] { return impl_->Backward(loss); });
+}
 StatusOr<GradientSummary> DataParallel::FinishGradients(const StepInput& input) {
   return internal::CatchAsStatus([&] { return impl_->FinishGradients(input); });
 }
