@@ -24,5 +24,5 @@ std::vector<Status> RunOnThreads(const testing::ContractCase& contract_case, Wor
 }  // namespace
 }  // namespace ait
 
-AIT_COMMUNICATOR_CONTRACT(Threads, ait::RunOnThreads, CommunicatorContractCases(), 1, 2, 3, 4, 5, 6, 7,
-                          8)
+AIT_COMMUNICATOR_CONTRACT(Threads, ait::RunOnThreads, CommunicatorContractCases(), 1, 2, 3, 4, 5, 6,
+                          7, 8)

@@ -9,8 +9,8 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
+#include "support/document.h"
 #include "support/status_matchers.h"
-#include "topology/document.h"
 
 namespace ait {
 namespace {

@@ -8,8 +8,8 @@
 #include "ait/topology/budget.h"
 #include "ait/topology/cpu_division.h"
 #include "ait/topology/machine.h"
+#include "support/document.h"
 #include "support/status_matchers.h"
-#include "topology/document.h"
 #include "topology/fixture.h"
 
 namespace ait {

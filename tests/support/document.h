@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_TESTS_TOPOLOGY_DOCUMENT_H_
-#define AIT_TESTS_TOPOLOGY_DOCUMENT_H_
+#ifndef AIT_TESTS_SUPPORT_DOCUMENT_H_
+#define AIT_TESTS_SUPPORT_DOCUMENT_H_
 
 // Holds the C++ of a page to a source that is compiled and run.
 
@@ -40,4 +40,4 @@ inline void ExpectCodeIsCompiled(const std::string& page, const std::string& sou
 
 }  // namespace ait::testing
 
-#endif  // AIT_TESTS_TOPOLOGY_DOCUMENT_H_
+#endif  // AIT_TESTS_SUPPORT_DOCUMENT_H_

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// examples/03-gpt from outside: it trains, stops on Ctrl-C with whole files, generates, and
+// explains what is wrong with its input.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ait/data/pack.h"
+#include "ait/observe/metrics_log.h"
+#include "support/process.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::Process;
+using ::ait::testing::TempDir;
+
+class GptExample : public ::testing::Test {
+ protected:
+  std::string Pack(int sentences) {
+    std::ofstream text(folder_ / "text");
+    for (int i = 0; i < sentences; ++i) text << "A sample is a window of tokens. ";
+    text.close();
+    EXPECT_OK(PackText({folder_ / "text"}, {.directory = folder_ / "corpus"}));
+    return folder_ / "corpus";
+  }
+
+  Process Train(const std::string& data, const std::string& minutes) {
+    return Process::Spawn({.program = AIT_PROGRAM,
+                           .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", data,
+                                    "--out", folder_ / "run", "--minutes", minutes},
+                           .timeout = std::chrono::seconds(120)});
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(GptExample, StopsOnInterruptWithWholeWeightsAndMetrics) {
+  Process run = Train(Pack(5000), "60");
+  run.ReadUntil("step 1");
+  run.Signal(SIGINT);
+  const testing::Exit exit = run.Wait();
+  EXPECT_THAT(exit.output, ::testing::HasSubstr("weights and metrics"));
+  ASSERT_OK_AND_ASSIGN(const auto metrics, ReadMetricsLog(folder_ / "run/metrics.jsonl"));
+  EXPECT_FALSE(metrics.empty());
+
+  Process generate =
+      Process::Spawn({.program = AIT_GPT,
+                      .args = {"generate", "--weights", folder_ / "run/weights.safetensors",
+                               "--prompt", "A sample", "--tokens", "20"}});
+  generate.ExpectExit(0, "A sample");
+}
+
+TEST_F(GptExample, SaysThatTheCorpusIsMissing) {
+  Train(folder_ / "nowhere", "1").ExpectExit(1, "nowhere");
+}
+
+TEST_F(GptExample, SaysThatTheCorpusIsShorterThanASequence) {
+  Train(Pack(2), "1").ExpectExit(1, "corpus");
+}
+
+TEST_F(GptExample, SaysThatAShardIsDamaged) {
+  const std::string corpus = Pack(5000);
+  for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
+    if (entry.path().extension() == ".json") continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-100, std::ios::end);
+    file.put('!');
+  }
+  Train(corpus, "1").ExpectExit(1, "checksum");
+}
+
+TEST_F(GptExample, SaysThatWeightsOfAnotherSizeDoNotFit) {
+  Process run = Train(Pack(5000), "0.02");
+  run.ExpectExit(0, "weights and metrics");
+  Process::Spawn(
+      {.program = AIT_GPT,
+       .args = {"generate", "--size", "A", "--weights", folder_ / "run/weights.safetensors"}})
+      .ExpectExit(1, "shape");
+}
+
+TEST_F(GptExample, ExplainsItsUsage) {
+  Process::Spawn({.program = AIT_GPT, .args = {"trian"}}).ExpectExit(1, "usage");
+  Process::Spawn({.program = AIT_GPT, .args = {"train", "--minutes", "soon"}})
+      .ExpectExit(1, "--minutes");
+  Process::Spawn({.program = AIT_GPT, .args = {"train", "--size", "C"}}).ExpectExit(1, "no size C");
+}
+
+}  // namespace
+}  // namespace ait

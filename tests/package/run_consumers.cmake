@@ -1,0 +1,11 @@
+# Runs the programs that were built in FOLDER; `trainer` is there if the package holds the upper floor.
+foreach(program IN ITEMS consumer trainer)
+  if(EXISTS "${FOLDER}/${program}")
+    execute_process(COMMAND "${FOLDER}/${program}" RESULT_VARIABLE failed)
+    if(failed)
+      message(FATAL_ERROR "${program} failed: ${failed}")
+    endif()
+  elseif(program STREQUAL "consumer")
+    message(FATAL_ERROR "consumer was not built")
+  endif()
+endforeach()
