@@ -26,7 +26,8 @@ std::optional<std::string> PathInHierarchy(std::string_view cgroup_file,
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     if (controller.empty() ? controllers.empty() : Contains(controllers, controller)) {
-      return std::string(line.substr(second + 1));
+      std::string path(line.substr(second + 1));
+      if (path.starts_with('/')) return path;  // the kernel writes no other
     }
   }
   return std::nullopt;
@@ -80,18 +81,27 @@ std::string BelowMount(std::string path, const std::string& root) {
   return path == "/" ? "" : path;
 }
 
+/// Where the mount point is for one who reads below `roots`. Outside of /sys that is known only of
+/// the file system of this process.
+std::optional<std::string> BelowRoots(const std::string& point, const SystemRoots& roots) {
+  if (point.starts_with("/sys/")) return roots.sys + point.substr(4);
+  const SystemRoots own;
+  if (roots.proc == own.proc && roots.sys == own.sys) return point;
+  return std::nullopt;
+}
+
 void AppendDirectories(const SystemRoots& roots, std::string_view cgroup_file,
                        std::string_view mountinfo, std::string_view controller,
                        std::vector<std::string>& directories) {
   const auto path = PathInHierarchy(cgroup_file, controller);
   const auto mount = FindMount(mountinfo, controller);
   if (!path || !mount) return;
-  const std::string top =
-      mount->point.starts_with("/sys/") ? roots.sys + mount->point.substr(4) : mount->point;
+  const auto top = BelowRoots(mount->point, roots);
+  if (!top) return;
   std::string below = BelowMount(*path, mount->root);
   while (true) {
     std::error_code error;
-    if (std::filesystem::is_directory(top + below, error)) directories.push_back(top + below);
+    if (std::filesystem::is_directory(*top + below, error)) directories.push_back(*top + below);
     if (below.empty()) return;
     below.erase(below.rfind('/'));
   }

@@ -208,6 +208,17 @@ TEST_F(BudgetTest, DamagedFilesDoNotLimit) {
   EXPECT_EQ(Read().cpu_count(), 8);
 }
 
+TEST_F(BudgetTest, ACgroupWithoutASlashIsNoCgroup) {
+  EnterCgroupV2("/");
+  fixture_.Write("sys/fs/cgroup/cpu.max", "150000 100000\n");
+  for (const char* line : {"0::foo\n", "0::\n", "0::foo/..\n", "0::foo/bar\n"}) {
+    fixture_.Write("proc/self/cgroup", line);
+    EXPECT_EQ(Read().cpu_quota, std::nullopt) << line;
+  }
+  fixture_.Write("proc/self/cgroup", "0::foo\n0::/\n");
+  EXPECT_EQ(Read().cpu_count(), 2);
+}
+
 TEST(Budget, OfThisProcessAgreesWithTheSystemCalls) {
   ASSERT_OK_AND_ASSIGN(const Budget budget, ReadBudget());
   ASSERT_OK_AND_ASSIGN(const CpuSet mine, ThisThreadBinding());
