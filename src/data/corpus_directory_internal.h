@@ -5,6 +5,7 @@
 // A directory while a corpus is packed into it: held by one process, and kept clean.
 
 #include <string>
+#include <vector>
 
 #include "data/manifest_internal.h"
 
@@ -23,8 +24,11 @@ class CorpusDirectory {
   const std::string& path() const { return path_; }
 
   /// Removes shards and temporary files that `manifest` does not list, such as those of a process
-  /// that was killed; all of them if it is null. Other files are left alone.
-  void RemoveStale(const Manifest* manifest) const;
+  /// that was killed. Files of other names are left alone.
+  void RemoveStale(const Manifest& manifest) const;
+
+  /// Removes the shards of these names that a failed run added; the manifest's own stay.
+  void RemoveAdded(const std::vector<std::string>& names) const;
 
  private:
   CorpusDirectory(std::string path, int fd);

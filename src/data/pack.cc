@@ -2,8 +2,10 @@
 #include "ait/data/pack.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "ait/base/durable_file.h"
@@ -51,11 +53,17 @@ class ShardWriter {
 
   Status Finish() {
     if (!writer_) return OkStatus();
+    // Even a commit that fails may have given the file its name.
+    std::error_code ignored;
+    if (!std::filesystem::exists(StrCat(directory_, "/", file_), ignored)) added_.push_back(file_);
     AIT_ASSIGN_OR_RETURN(const TokenFileHeader header, writer_->Commit());
     manifest_.shards.push_back({file_, header.token_count, header.crc32c});
     writer_.reset();
     return OkStatus();
   }
+
+  /// Names that were not in the directory before.
+  const std::vector<std::string>& added() const { return added_; }
 
  private:
   const std::string& directory_;
@@ -63,6 +71,7 @@ class ShardWriter {
   Manifest& manifest_;
   std::optional<TokenFileWriter> writer_;
   std::string file_;
+  std::vector<std::string> added_;
   std::int64_t room_ = 0;
 };
 
@@ -124,8 +133,7 @@ Status PackDocument(const Manifest::Source& source, ShardWriter& shards, Manifes
   return shards.Append(std::span(&kTextSeparator, 1));
 }
 
-Status PackShards(const CorpusDirectory& directory, Manifest& manifest) {
-  ShardWriter shards(directory.path(), DigestOfInputs(manifest), manifest);
+Status PackShards(const CorpusDirectory& directory, ShardWriter& shards, Manifest& manifest) {
   for (const Manifest::Source& source : manifest.sources) {
     AIT_RETURN_IF_ERROR(PackDocument(source, shards, manifest));
   }
@@ -163,7 +171,7 @@ StatusOr<PackReport> PackText(const std::vector<std::string>& files, const PackO
   const bool is_same = old.ok() && DigestOfInputs(*old) == DigestOfInputs(manifest);
   if (is_same &&
       internal::OpenShards(directory.path(), *old, Verification::kContents).status().ok()) {
-    directory.RemoveStale(&*old);
+    directory.RemoveStale(*old);
     return Report(*old, /*was_up_to_date=*/true);
   }
   if (!is_new && !is_same && options.existing == ExistingCorpus::kRefuse) {
@@ -173,12 +181,12 @@ StatusOr<PackReport> PackText(const std::vector<std::string>& files, const PackO
                  : StrCat("an unreadable corpus (", Message(old.status()), ")"),
         "; choose another directory, or replace it (ExistingCorpus::kReplace, --force)");
   }
-  Status packed = PackShards(directory, manifest);
-  if (!packed.ok()) {
-    directory.RemoveStale(old.ok() ? &*old : nullptr);
+  ShardWriter shards(directory.path(), DigestOfInputs(manifest), manifest);
+  if (Status packed = PackShards(directory, shards, manifest); !packed.ok()) {
+    directory.RemoveAdded(shards.added());
     return packed;
   }
-  directory.RemoveStale(&manifest);
+  directory.RemoveStale(manifest);
   return Report(manifest, /*was_up_to_date=*/false);
 }
 

@@ -244,6 +244,47 @@ TEST_F(PackTextTest, FailingToReplaceKeepsTheOldCorpus) {
   EXPECT_EQ(Unpack(out_), Words(5'000) + '\0');
 }
 
+// Without its manifest a corpus cannot be read, but its shards are all that is left of it.
+TEST_F(PackTextTest, AFailureRemovesOnlyWhatItAdded) {
+  const std::string good = Write("a", Words(5'000));
+  const std::string bad = Write("b", Words(200'000) + '\0');  // fails after some shards
+  ASSERT_OK(Pack({good}, 1'000));
+  WriteBytes(out_ + "/manifest.json", "{");
+  const auto names = NamesIn(out_);
+  EXPECT_THAT(Pack({bad}, 1'000, ExistingCorpus::kReplace),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("byte 0")));
+  EXPECT_EQ(NamesIn(out_), names);
+  EXPECT_THAT(Pack({good, bad}, 1'000, ExistingCorpus::kReplace),
+              StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_EQ(NamesIn(out_), names);
+
+  std::filesystem::remove(out_ + "/manifest.json");
+  const auto shards = NamesIn(out_);
+  EXPECT_THAT(shards, SizeIs(6));
+  EXPECT_THAT(Pack({bad}, 1'000), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_EQ(NamesIn(out_), shards);
+}
+
+TEST_F(PackTextTest, FilesWithNamesLikeAShardsAreTheUsers) {
+  const std::vector<std::string> mine = {
+      "shard-train.tokens",
+      "shard-0123456789abcdef.tokens",
+      "shard-0123456789abcdef-0001.tokens",
+      "shard-0123456789abcdeF-00001.tokens",
+      "shard-0123456789abcdef0-00001.tokens",
+      "shard-0123456789abcdef-00001-old.tokens",
+      "shard-0123456789abcdef-00001.tokens.gz",
+      "my-shard-0123456789abcdef-00001.tokens",
+  };
+  std::filesystem::create_directory(out_);
+  for (const std::string& name : mine) WriteBytes(out_ + "/" + name, "mine");
+  WriteBytes(out_ + "/shard-0123456789abcdef-00001.tokens", "of a process that was killed");
+  WriteBytes(out_ + "/shard-0123456789abcdef-123456.tokens.partial", "of another");
+  ASSERT_OK(Pack({Write("a", "text")}));
+  for (const std::string& name : mine) EXPECT_THAT(NamesIn(out_), Contains(name));
+  EXPECT_THAT(NamesIn(out_), SizeIs(mine.size() + 2)) << "and the shard and its manifest";
+}
+
 TEST_F(PackTextTest, RepairsADamagedCorpusOfTheSameText) {
   const std::string file = Write("a", Words(5'000));
   ASSERT_OK(Pack({file}, 1'000));

@@ -9,6 +9,10 @@
 // unpacked, dictzip's too. The manifest is written last, by rename: a directory holds the old
 // corpus, the new one or none, whenever the process dies. Packing the same again does nothing.
 //
+// Of the files in the directory only shards, named shard-<16 hexadecimal digits>-<number>.tokens,
+// are ever removed: once a corpus is complete all that are not its own, after a failure those that
+// were added.
+//
 //   AIT_ASSIGN_OR_RETURN(PackReport report, PackText({"gcide.dict.dz"}, {.directory = "corpus"}));
 //   auto data = TokenDataset::Open("corpus", {.sequence_length = 256});
 
