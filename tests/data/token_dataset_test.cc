@@ -7,6 +7,7 @@
 #include <chrono>
 #include <latch>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -287,21 +288,43 @@ TEST(TokenDataset, PrefetchDoesNotChangeWhatIsDelivered) {
   }
 }
 
+// Tells whoever waits for `reads`, and counts those beyond what is allowed.
+class BoundedSource final : public CountingSource {
+ public:
+  using CountingSource::CountingSource;
+  Status Read(std::int64_t first, std::span<std::int64_t> out) const override {
+    const Status status = CountingSource::Read(first, out);
+    if (reads > allowed) ++too_many;
+    reads.notify_all();
+    return status;
+  }
+  void WaitForReads(int count) const {
+    for (int now = reads; now < count; now = reads) reads.wait(now);
+  }
+  std::atomic<int> allowed = 0;
+  mutable std::atomic<int> too_many = 0;
+};
+
 // The thread reads as much ahead as the bound allows, and not a batch more.
 TEST(TokenDataset, PrefetchIsBoundedInBytes) {
+  constexpr int kSamples = 100;
   for (const auto& [bytes, batches] : {std::pair{96 * 3, 3}, {96 * 4 - 1, 3}, {96, 1}, {95, 0}}) {
-    const auto source = SourceOf(100);
+    const auto source = std::make_shared<BoundedSource>(kSamples * kLength + 1);
     ASSERT_OK_AND_ASSIGN(auto data, TokenDataset::Create(source, {.sequence_length = kLength,
                                                                   .global_batch_size = 2,
                                                                   .prefetch = Bytes(bytes)}));
     EXPECT_EQ(source->reads, 0) << "nothing is read before the first Next";
-    ASSERT_NE(data.Next(), nullptr);
-    const int expected = 2 * (1 + batches);
-    for (int i = 0; i < 5000 && source->reads < expected; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    // A thread that reads too much does so while the batch before is still held.
+    std::set<const std::int64_t*> buffers;
+    for (int taken = 1; taken <= kSamples / 2; ++taken) {
+      source->allowed = 2 * (taken + batches);
+      const TokenBatch* batch = data.Next();
+      ASSERT_NE(batch, nullptr);
+      buffers.insert(batch->tokens.data());
+      source->WaitForReads(std::min(2 * (taken + batches), kSamples));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time to do too much
-    EXPECT_EQ(source->reads, expected) << bytes;
+    EXPECT_EQ(source->too_many, 0) << bytes;
+    EXPECT_EQ(buffers.size(), static_cast<std::size_t>(1 + batches)) << bytes;
   }
 }
 
