@@ -82,13 +82,16 @@ Status MetricsLog::Append(const StepMetrics& metrics) {
 
 StatusOr<std::vector<StepMetrics>> ReadMetricsLog(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFoundError("cannot open the metrics log ", path);
+  if (!file) return ErrnoError(errno, "cannot open the metrics log ", path);
   std::vector<StepMetrics> steps;
   for (std::string line; std::getline(file, line);) {
     if (file.eof()) break;  // no newline: torn
     StatusOr<StepMetrics> step = StepMetricsFromJson(line);
     if (!step.ok()) return Annotate(step.status(), StrCat("line ", steps.size() + 1, " of ", path));
     steps.push_back(*std::move(step));
+  }
+  if (file.bad()) {
+    return ErrnoError(errno, "cannot read line ", steps.size() + 1, " of the metrics log ", path);
   }
   return steps;
 }

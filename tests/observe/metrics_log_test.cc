@@ -75,6 +75,16 @@ TEST(MetricsLog, OpenCutsTheTornLineOff) {
   }
 }
 
+TEST(MetricsLog, ReaderSaysWhyItCannotRead) {
+  const TempDir dir;
+  EXPECT_THAT(ReadMetricsLog(dir / std::string(300, 'x')),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("too long")));
+  // A directory can be opened, and then not be read.
+  EXPECT_THAT(ReadMetricsLog(dir.path()),
+              StatusIs(StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("cannot read line 1"), HasSubstr("Is a directory"))));
+}
+
 TEST(MetricsLog, DamageInTheMiddleIsReportedWithItsLine) {
   const TempDir dir;
   Write(dir / "m", ToJson({.step = 1}) + "\n{\"step\":\n" + ToJson({.step = 3}) + "\n");

@@ -50,7 +50,8 @@ class MetricsLog {
 };
 
 /// Reads all whole lines of a log; a torn last line is skipped.
-/// **Errors.** NotFound; DataLoss: a line that is not the last is damaged, with its number.
+/// **Errors.** NotFound, or as the system says why the file cannot be read; DataLoss: a line that
+/// is not the last is damaged, with its number.
 StatusOr<std::vector<StepMetrics>> ReadMetricsLog(const std::string& path);
 
 }  // namespace ait::inline v0
