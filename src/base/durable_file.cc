@@ -158,7 +158,9 @@ Status DurableFile::Commit() {
     return ErrnoError(errno, "cannot rename ", partial_path_, " to ", path_,
                       ", which is unchanged");
   const int close_error = ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
-  AIT_RETURN_IF_ERROR(SyncDirectory(DirectoryOf(path_)));
+  if (Status synced = SyncDirectory(DirectoryOf(path_)); !synced.ok()) {
+    return Annotate(synced, StrCat(path_, " is replaced, but may not be after a crash"));
+  }
   if (close_error != 0) return ErrnoError(close_error, "cannot close ", path_, ", now replaced");
   return OkStatus();
 }

@@ -2,6 +2,8 @@
 #include "ait/base/durable_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -154,6 +156,42 @@ TEST(DurableFile, IsClosedAfterCommit) {
   EXPECT_THAT(file.Append(BytesOf("x")), StatusIs(StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Reserve(Bytes(1)), StatusIs(StatusCode::kFailedPrecondition));
   EXPECT_THAT(file.Commit(), StatusIs(StatusCode::kFailedPrecondition));
+}
+
+// For as long as it lives, files are opened with the rights of a user that is not root.
+class WithoutRoot {
+ public:
+  WithoutRoot() {
+    if (user_ == 0) {
+      EXPECT_EQ(seteuid(65534), 0);
+    }
+  }
+  ~WithoutRoot() {
+    if (user_ == 0) {
+      EXPECT_EQ(seteuid(0), 0);
+    }
+  }
+
+ private:
+  const uid_t user_ = geteuid();
+};
+
+TEST(DurableFile, AnErrorAfterTheRenameSaysThatTheFileIsReplaced) {
+  const TempDir directory;
+  ASSERT_EQ(chmod(directory.path().c_str(), 0733), 0);
+  const std::string folder = directory / "not-readable";  // then it cannot be synced
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0333), 0);
+  {
+    const WithoutRoot rights;
+    EXPECT_THAT(
+        WriteFileDurably(folder + "/a", "new"),
+        StatusIs(StatusCode::kPermissionDenied,
+                 AllOf(HasSubstr("not-readable/a is replaced, but may not be after a crash"),
+                       HasSubstr("cannot open directory"))));
+  }
+  ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
+  EXPECT_EQ(ReadBytes(folder + "/a"), "new");
 }
 
 TEST(MakeDirectoryDurably, MakesWhatIsMissing) {
