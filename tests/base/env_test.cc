@@ -24,6 +24,15 @@ TEST(Env, ReadsEachVariableIntoItsField) {
       << "a field is missing from the table in env.cc";
 }
 
+TEST(Env, HoldsNoVariableThatNobodyReads) {
+  Env::From([](const char* name) -> Env::Value {
+    return name;
+  }).ForEach([](const char* name, const Env::Value&) {
+    EXPECT_STRNE(name, "GROUP_RANK");
+    EXPECT_STRNE(name, "TORCHELASTIC_ERROR_FILE");
+  });
+}
+
 TEST(Env, EmptyTextCountsAsUnset) {
   const Env env = Env::From([](const char*) -> Env::Value { return ""; });
   EXPECT_EQ(env.rank, std::nullopt);

@@ -28,7 +28,6 @@ struct Env {
   Value world_size;  // WORLD_SIZE: ≥ 1
   Value local_rank;  // LOCAL_RANK: rank among the processes of this host; default RANK on one host
   Value local_world_size;  // LOCAL_WORLD_SIZE: processes of this host; default WORLD_SIZE
-  Value group_rank;        // GROUP_RANK: index of this host as torchrun counts hosts
   Value master_addr;       // MASTER_ADDR: name or address where the store is served
   Value master_port;       // MASTER_PORT: 1 to 65535
 
@@ -37,17 +36,17 @@ struct Env {
                                        // the store
   Value torchelastic_run_id;           // TORCHELASTIC_RUN_ID: text, same on all ranks of a run
   Value torchelastic_restart_count;    // TORCHELASTIC_RESTART_COUNT: ≥ 0
-  Value torchelastic_error_file;  // TORCHELASTIC_ERROR_FILE: where a failing rank leaves its reason
 
   // `ait run`.
   Value
       ait_listen_fd;  // AIT_LISTEN_FD: rank 0 only, an inherited socket that listens on MASTER_PORT
   Value ait_run_id;   // AIT_RUN_ID: text, same on all ranks of a run, new for every attempt
-  Value ait_parent_pid;  // AIT_PARENT_PID: the launcher; a rank whose parent is another one ends
+  Value ait_parent_pid;  // AIT_PARENT_PID: the launcher; a rank ends if no such process is left
+                         // when it joins
 
   // Network and computation.
   Value gloo_socket_ifname;  // GLOO_SOCKET_IFNAME: interface for Gloo, exact name; default by route
-  Value omp_num_threads;     // OMP_NUM_THREADS: ≥ 1; threads of libtorch and OpenMP
+  Value omp_num_threads;     // OMP_NUM_THREADS: ≥ 1, or OpenMP's list by level ("4,2")
   Value ait_simd;  // AIT_SIMD: "baseline", "avx2" or "avx512" caps run-time dispatch; default best
 
   /// Reads the environment of this process. Not safe while another thread calls setenv.
