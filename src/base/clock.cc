@@ -30,7 +30,7 @@ void ManualClock::Advance(Duration duration) {
   now_ += duration;
 }
 
-Deadline Deadline::After(Duration timeout, const Clock& clock) {
+Deadline Deadline::FromNow(Duration timeout, const Clock& clock) {
   const Time now = clock.now();
   if (timeout >= Time::max() - now) return Infinite();
   return Deadline(now + timeout);

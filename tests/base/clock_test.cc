@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace ait {
 namespace {
 
@@ -27,6 +29,27 @@ TEST(Deadline, ExpiresExactlyAtItsTime) {
 
 TEST(Deadline, HugeTimeoutIsInfiniteInsteadOfOverflowing) {
   EXPECT_TRUE(Deadline::After(Duration::max()).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::microseconds::max()).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::milliseconds::max()).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::seconds::max()).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::hours::max()).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::hours(24 * 365 * 1000)).is_infinite());
+  EXPECT_FALSE(Deadline::After(std::chrono::hours(24 * 365 * 100)).is_infinite());
+  EXPECT_TRUE(Deadline::After(std::chrono::hours::min()).expired());
+}
+
+TEST(Saturate, KeepsWhatFitsAndCutsTheRest) {
+  using std::chrono::duration;
+  EXPECT_EQ(Saturate(std::chrono::milliseconds(1500)), std::chrono::nanoseconds(1'500'000'000));
+  EXPECT_EQ(Saturate(std::chrono::hours(-3)), std::chrono::hours(-3));
+  EXPECT_EQ(Saturate(duration<double>(0.25)), std::chrono::milliseconds(250));
+  EXPECT_EQ(Saturate(duration<double>(1e300)), Duration::max());
+  EXPECT_EQ(Saturate(duration<double>(-1e300)), Duration::min());
+  EXPECT_EQ(Saturate(duration<double>(std::numeric_limits<double>::quiet_NaN())), Duration::max());
+  EXPECT_EQ(Saturate(std::chrono::hours::min()), Duration::min());
+  const std::chrono::seconds longest(9'223'372'036);  // whole seconds in 2^63 - 1 nanoseconds
+  EXPECT_EQ(Saturate(longest), longest);
+  EXPECT_EQ(Saturate(longest + std::chrono::seconds(1)), Duration::max());
 }
 
 TEST(SystemClock, MovesForwardWhileSleeping) {

@@ -42,13 +42,30 @@ class ManualClock final : public Clock {
   Time now_{};
 };
 
+/// `duration` in the unit of the clock, which ends after 292 years: what is longer becomes
+/// Duration::max(), also "not a number", and what is shorter than its opposite Duration::min().
+/// Use it for a duration that a user chooses; std::chrono's own conversion overflows.
+template <typename Rep, typename Period>
+constexpr Duration Saturate(std::chrono::duration<Rep, Period> duration) {
+  // Compared as floating point, which has room for both.
+  using Wide = std::chrono::duration<double, Duration::period>;
+  const Wide wide(duration);
+  if (!(wide < Wide(Duration::max()))) return Duration::max();
+  if (wide <= Wide(Duration::min())) return Duration::min();
+  return std::chrono::duration_cast<Duration>(duration);
+}
+
 /// A point in time after which waiting is given up. A value; 8 bytes.
 class Deadline {
  public:
   /// Never expires.
   static constexpr Deadline Infinite() { return Deadline(Time::max()); }
   /// Expires `timeout` from now; a time-out too large for the clock never does.
-  static Deadline After(Duration timeout, const Clock& clock = SystemClock());
+  template <typename Rep, typename Period>
+  static Deadline After(std::chrono::duration<Rep, Period> timeout,
+                        const Clock& clock = SystemClock()) {
+    return FromNow(Saturate(timeout), clock);
+  }
   static constexpr Deadline At(Time time) { return Deadline(time); }
 
   constexpr Time time() const { return time_; }
@@ -60,6 +77,7 @@ class Deadline {
   Duration remaining(const Clock& clock = SystemClock()) const;
 
  private:
+  static Deadline FromNow(Duration timeout, const Clock& clock);
   constexpr explicit Deadline(Time time) : time_(time) {}
   Time time_;
 };
