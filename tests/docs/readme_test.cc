@@ -50,7 +50,7 @@ ait::Status Train() {
 }
 // clang-format on
 
-TEST(Readme, ItsProgramIsThis) { ait::testing::ExpectCodeIsCompiled(AIT_README, __FILE__); }
+TEST(Readme, ItsProgramIsThis) { ait::testing::ExpectCodeIsCompiled(AIT_README, AIT_SOURCE); }
 
 TEST(Readme, ItsProgramTrainsAndSaves) {
   const auto old_folder = std::filesystem::current_path();

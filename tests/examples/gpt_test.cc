@@ -81,7 +81,7 @@ TEST_F(GptExample, SaysThatWeightsOfAnotherSizeDoNotFit) {
   Process::Spawn(
       {.program = AIT_GPT,
        .args = {"generate", "--size", "A", "--weights", folder_ / "run/weights.safetensors"}})
-      .ExpectExit(1, "shape");
+      .ExpectExit(1, "does not fit the model");
 }
 
 TEST_F(GptExample, ExplainsItsUsage) {

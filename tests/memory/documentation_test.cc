@@ -46,7 +46,9 @@ StatusOr<std::int64_t> PeakOf(const MemoryHandle& memory, std::size_t bytes) {
 }
 // clang-format on
 
-TEST(MemoryPage, ItsCodeIsThis) { testing::ExpectCodeIsCompiled(AIT_DOCS "/memory.md", __FILE__); }
+TEST(MemoryPage, ItsCodeIsThis) {
+  testing::ExpectCodeIsCompiled(AIT_DOCS "/memory.md", AIT_SOURCE);
+}
 
 TEST(MemoryPage, ItsCodeRuns) {
   ASSERT_OK_AND_ASSIGN(const HostBuffer weights, MakeWeights(10));

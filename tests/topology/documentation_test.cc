@@ -38,7 +38,7 @@ StatusOr<Machine> ReadHost() {
 // clang-format on
 
 TEST(TopologyPage, ItsCodeIsThis) {
-  testing::ExpectCodeIsCompiled(AIT_DOCS "/topology.md", __FILE__);
+  testing::ExpectCodeIsCompiled(AIT_DOCS "/topology.md", AIT_SOURCE);
 }
 
 TEST(TopologyPage, ItsCodeRuns) {

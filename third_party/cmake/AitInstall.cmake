@@ -2,9 +2,16 @@
 include(CMakePackageConfigHelpers)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/ait")
 
-set_target_properties(ait PROPERTIES EXPORT_NAME ait)
-install(TARGETS ait EXPORT ait_targets)
-install(EXPORT ait_targets NAMESPACE ait:: DESTINATION "${_package_dir}" FILE ait-targets.cmake)
+# Two sets of targets, so that a user of the lower floor needs no libtorch though the package holds both.
+set(_floors lower)
+if(AIT_HAVE_TORCH)
+  list(APPEND _floors upper)
+endif()
+list(GET _floors -1 _highest)
+install(TARGETS ait EXPORT ait_${_highest}_targets)
+foreach(floor IN LISTS _floors)
+  install(EXPORT ait_${floor}_targets NAMESPACE ait:: DESTINATION "${_package_dir}" FILE ait-${floor}-targets.cmake)
+endforeach()
 
 configure_package_config_file(third_party/cmake/ait-config.cmake.in ait-config.cmake
   INSTALL_DESTINATION "${_package_dir}")

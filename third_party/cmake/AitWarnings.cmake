@@ -12,6 +12,6 @@ if(AIT_SANITIZE)
   endif()
 endif()
 if(AIT_INSTALL)
-  install(TARGETS ait_warnings EXPORT ait_targets)  # static libraries name it in LINK_ONLY
+  install(TARGETS ait_warnings EXPORT ait_lower_targets)  # static libraries name it in LINK_ONLY
   set_target_properties(ait_warnings PROPERTIES EXPORT_NAME internal_warnings)
 endif()

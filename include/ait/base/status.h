@@ -13,9 +13,10 @@
 // what to do; lower case, no full stop:
 //
 //   Status SetWorldSize(int size) {
-//     if (size < 1) return InvalidArgumentError("world size ", size, " is not positive; set
-//     WORLD_SIZE"); AIT_RETURN_IF_ERROR(Reconnect()); AIT_ASSIGN_OR_RETURN(table_,
-//     ReadTable(path)); return OkStatus();
+//     if (size < 1) return InvalidArgumentError("WORLD_SIZE is ", size, "; set it to 1 or more");
+//     AIT_RETURN_IF_ERROR(Reconnect());
+//     AIT_ASSIGN_OR_RETURN(table_, ReadTable(path));
+//     return OkStatus();
 //   }
 //
 // This is the only public header that includes Abseil.

@@ -6,9 +6,8 @@
 //
 // Opt-in; ait itself never throws and never includes this header.
 //
-//   auto data = ait::ThrowOnError(ait::TokenDataset::Open("corpus", options));   // StatusOr<T> ->
-//   T ait::ThrowOnError(trainer.Save("weights.safetensors"));                      // Status ->
-//   void
+//   auto data = ait::ThrowOnError(ait::TokenDataset::Open("corpus", options));  // StatusOr<T> to T
+//   ait::ThrowOnError(trainer.Save("weights.safetensors"));                     // Status to void
 
 #include <stdexcept>
 #include <utility>

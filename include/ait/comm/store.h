@@ -6,8 +6,8 @@
 // word when something fails. Small values, few keys; not a data path.
 //
 //   if (rank == Rank(0)) store.Set("id", id);
-//   AIT_ASSIGN_OR_RETURN(std::string id, store.Get("id",
-//   Deadline::After(std::chrono::seconds(30))));
+//   const Deadline deadline = Deadline::After(std::chrono::seconds(30));
+//   AIT_ASSIGN_OR_RETURN(std::string id, store.Get("id", deadline));
 //
 // **Thread-safety.** All calls may come from any thread, several at once.
 

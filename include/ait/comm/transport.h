@@ -10,12 +10,10 @@
 // promises:
 //
 //   - sums are made in rank order by the owner of a slice, so every rank gets the same bits;
-//   - every operation ends by its deadline, with DeadlineExceeded naming the ranks that are
-//   missing, or with
-//     Unavailable naming a rank that died, as soon as that is known;
+//   - every operation ends soon after its deadline, with DeadlineExceeded naming the ranks that are
+//     missing, or earlier with Unavailable naming a rank that died;
 //   - after one collective has failed, the group is broken: later ones fail at once with Aborted
-//   and the
-//     first reason.
+//     and the first reason.
 
 #include <memory>
 #include <span>

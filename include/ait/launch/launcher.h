@@ -14,8 +14,7 @@
 //   AIT_ASSIGN_OR_RETURN(Launcher launcher, Launcher::Create({.command = {"./train", "--steps=9"},
 //                                                            .world_size = WorldSize(2)}));
 //   AIT_ASSIGN_OR_RETURN(LaunchResult result, launcher.Run());
-//   if (!result.status.ok()) Report(result.status);     // names the rank that failed first, and
-//   how
+//   if (!result.status.ok()) Report(result.status);  // names the rank that failed first, and how
 //
 // If the launching process or the thread in `Run` dies, whatever the reason, the ranks are killed.
 // docs/launcher.md tells how, and the limits.
