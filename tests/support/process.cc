@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -116,7 +117,8 @@ Process Process::Spawn(const SpawnOptions& options) {
   const int input_fd = MemoryFile("stdin", options.input);
 
   // The guard asks the kernel to kill it when this thread ends, then becomes the program.
-  const int keep = options.descriptors.empty() ? 3 : options.descriptors.rbegin()->first + 1;
+  const int keep =
+      options.descriptors.empty() ? 3 : std::max(3, options.descriptors.rbegin()->first + 1);
   std::vector<std::string> args = {AIT_TEST_GUARD, std::to_string(getpid()), std::to_string(keep),
                                    options.program};
   args.insert(args.end(), options.args.begin(), options.args.end());
