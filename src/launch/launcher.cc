@@ -41,7 +41,7 @@ StatusOr<Launcher> Launcher::Create(LaunchOptions options) {
   impl->listener = std::move(listener.socket);
   plan.port = listener.port;
   plan.run_id = StrCat(getpid(), "-", std::chrono::system_clock::now().time_since_epoch().count());
-  plan.ranks = internal::DivideAmongRanks(impl->options);
+  AIT_ASSIGN_OR_RETURN(plan.ranks, internal::DivideAmongRanks(impl->options));
   AIT_ASSIGN_OR_RETURN(impl->nothing,
                        internal::Adopt(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null"));
   AIT_ASSIGN_OR_RETURN(impl->wake, MakePipe());

@@ -8,13 +8,16 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <thread>
 
+#include "ait/base/env.h"
 #include "ait/topology/budget.h"
 #include "ait/topology/cpu_division.h"
 #include "ait/topology/machine.h"
 #include "launch/plan_internal.h"
 #include "launch/spawn_internal.h"
+#include "topology/kernel_file_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -41,6 +44,25 @@ StatusOr<std::vector<RankPlan>> DivideCpusAmongRanks(const LaunchOptions& option
   return plans;
 }
 
+/// What OMP_NUM_THREADS says, or 0. It may be a list with a number for each level of nested
+/// parallel regions (OpenMP 5.2, 21.1.2): ranks get the first, for the others are not theirs to
+/// divide.
+StatusOr<int> ThreadsOf(const Env& env) {
+  if (!env.omp_num_threads) return 0;
+  int first = 0;
+  for (const std::string_view text : Split(*env.omp_num_threads, ',')) {
+    const std::optional<int> threads = ParseNumber<int>(Trim(text));
+    if (!threads || *threads < 1) {
+      return InvalidArgumentError(
+          "OMP_NUM_THREADS is \"", *env.omp_num_threads,
+          "\"; a number of threads, at least 1, or a list of them (\"4,2\") "
+          "is possible: set it so, or say how many threads (--threads)");
+    }
+    if (first == 0) first = *threads;
+  }
+  return first;
+}
+
 bool BelongsToAnotherLaunch(std::string_view name) {
   // torchrun's own; a child that inherits TORCHELASTIC_USE_AGENT_STORE waits for an agent for ever.
   constexpr std::string_view kPrefixes[] = {"TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -57,8 +79,8 @@ Status Check(const LaunchOptions& options) {
   if (options.command.empty() || options.command.front().empty()) {
     return InvalidArgumentError("no program to launch; name one");
   }
-  if (world_size < 1 || world_size > kMaxRanks) {
-    return InvalidArgumentError("cannot launch ", world_size, " ranks; 1 to ", kMaxRanks,
+  if (world_size < 1 || world_size > kMaxLaunchRanks) {
+    return InvalidArgumentError("cannot launch ", world_size, " ranks; 1 to ", kMaxLaunchRanks,
                                 " are possible");
   }
   if (options.threads < 0) {
@@ -106,7 +128,7 @@ StatusOr<std::string> FindProgram(const std::string& name) {
                        is_here ? StrCat("; it is in this folder: write ./", name) : std::string());
 }
 
-std::vector<RankPlan> DivideAmongRanks(const LaunchOptions& options) {
+StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options) {
   const int world_size = options.world_size.value();
   auto divided = DivideCpusAmongRanks(options);
   std::vector<RankPlan> plans;
@@ -116,10 +138,10 @@ std::vector<RankPlan> DivideAmongRanks(const LaunchOptions& options) {
     const int cpus = static_cast<int>(std::thread::hardware_concurrency());
     plans.assign(static_cast<std::size_t>(world_size), {.threads = std::max(1, cpus / world_size)});
   }
-  const char* variable = std::getenv("OMP_NUM_THREADS");
-  const int wanted = options.threads > 0   ? options.threads
-                     : variable != nullptr ? std::atoi(variable)
-                                           : 0;
+  int wanted = options.threads;
+  if (wanted == 0) {
+    AIT_ASSIGN_OR_RETURN(wanted, ThreadsOf(Env::FromProcess()));
+  }
   if (wanted > 0) {
     for (RankPlan& plan : plans) plan.threads = wanted;
   }

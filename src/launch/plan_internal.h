@@ -12,16 +12,14 @@
 
 namespace ait::inline v0::internal {
 
-inline constexpr int kMaxRanks = 4096;
-
 /// Checks the ranges of the options.
 Status Check(const LaunchOptions& options);
 
 /// Path of the program that the command names.
 StatusOr<std::string> FindProgram(const std::string& name);
 
-/// CPUs and threads of each rank.
-std::vector<RankPlan> DivideAmongRanks(const LaunchOptions& options);
+/// CPUs and threads of each rank. **Errors.** InvalidArgument: OMP_NUM_THREADS.
+StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options);
 
 /// A socket that listens on 127.0.0.1, and its port.
 struct Listener {

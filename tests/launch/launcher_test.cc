@@ -108,6 +108,26 @@ TEST_F(LauncherTest, AFreePortIsRankZerosToBind) {
   EXPECT_EQ(Run(Puppet(1, {"bind"})).exit_code, 96) << "the port is held if it is not free";
 }
 
+TEST_F(LauncherTest, TheVariableForThreadsIsANumberOrAList) {
+  const auto threads_of = [&](const char* variable) -> StatusOr<int> {
+    setenv("OMP_NUM_THREADS", variable, 1);
+    const auto launcher = Launcher::Create(Puppet(2, {}));
+    unsetenv("OMP_NUM_THREADS");
+    AIT_RETURN_IF_ERROR(launcher.status());
+    return launcher->plan().ranks[1].threads;
+  };
+  for (const auto& [variable, threads] :
+       {std::pair{"3", 3}, {"4,2", 4}, {" 2 , 1", 2}, {"2147483647", 2147483647}}) {
+    ASSERT_OK_AND_ASSIGN(const int planned, threads_of(variable));
+    EXPECT_EQ(planned, threads) << variable;
+  }
+  for (const char* variable : {"abc", "0", "-2", "4,", ",4", "4,two", "4,0", "2147483648", "3.5"}) {
+    EXPECT_THAT(threads_of(variable),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr(StrCat("OMP_NUM_THREADS is \"", variable, "\""))));
+  }
+}
+
 TEST_F(LauncherTest, TakesTheVariablesOfAnotherLaunchOutAndAddsTheCallers) {
   setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
   setenv("GROUP_RANK", "4", 1);

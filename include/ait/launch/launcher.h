@@ -65,14 +65,18 @@ enum class RankPort {
 /// the pipe, so that a progress line is redrawn and colours are used.
 enum class RankTerminal { kNone, kError, kOutputAndError };
 
+/// Most ranks of one launch.
+inline constexpr int kMaxLaunchRanks = 4096;
+
 struct LaunchOptions {
   /// Program and arguments, passed on as they are. A program without a slash is looked for in PATH.
   std::vector<std::string> command;
-  WorldSize world_size{1};  ///< 1 to 4096
+  WorldSize world_size{1};  ///< 1 to kMaxLaunchRanks
 
   CpuBinding binding = CpuBinding::kDivide;
-  /// OMP_NUM_THREADS of each rank. 0 keeps the variable of this process; if it is not set, each
-  /// rank gets as many threads as its share of the CPUs allows.
+  /// OMP_NUM_THREADS of each rank. 0 keeps the variable of this process, of a list for nested
+  /// regions ("4,2") the first number; if it is not set, each rank gets as many threads as its
+  /// share of the CPUs allows.
   int threads = 0;
 
   Duration timeout = Duration::max();         ///< of the whole run; then it is stopped
@@ -126,8 +130,9 @@ struct LaunchResult {
 class Launcher {
  public:
   /// Finds the program, takes a port, divides the CPUs; starts nothing.
-  /// **Errors.** InvalidArgument: an option out of its range. NotFound: no such program.
-  /// PermissionDenied: the program is not executable. ResourceExhausted: no socket is free.
+  /// **Errors.** InvalidArgument: an option or OMP_NUM_THREADS out of its range. NotFound: no such
+  /// program. PermissionDenied: the program is not executable. ResourceExhausted: no socket is
+  /// free.
   static StatusOr<Launcher> Create(LaunchOptions options);
 
   Launcher(Launcher&&) noexcept;
