@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cxxopts.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,11 @@ int Pack(const std::vector<std::string>& files, const PackOptions& options) {
   const StatusOr<PackReport> report = PackText(files, options);
   if (!report.ok()) return Fail("pack", report.status());
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  std::printf("%s: %lld tokens of a vocabulary of %lld, %lld documents, %lld shards; %s %.1f s\n",
-              options.directory.c_str(), static_cast<long long>(report->tokens),
-              static_cast<long long>(report->vocabulary_size),
-              static_cast<long long>(report->documents), static_cast<long long>(report->shards),
+  const std::string text =
+      StrCat(options.directory, ": ", Counted(report->tokens, "token"), " of a vocabulary of ",
+             report->vocabulary_size, ", ", Counted(report->documents, "document"), ", ",
+             Counted(report->shards, "shard"));
+  std::printf("%s; %s %.1f s\n", text.c_str(),
               report->was_up_to_date ? "up to date, checked in" : "packed in", elapsed.count());
   return kSuccess;
 }
@@ -45,8 +47,8 @@ int RunPack(int argc, char** argv) {
       ("out", "directory of the corpus; made if it does not exist", cxxopts::value<std::string>(),
        "DIR")  //
       ("shard-tokens", "most tokens of a file",
-       cxxopts::value<std::int64_t>()->default_value(shard_tokens), "N")  //
-      ("force", "replace another corpus in DIR")                          //
+       cxxopts::value<std::string>()->default_value(shard_tokens), "N")  //
+      ("force", "replace another corpus in DIR")                         //
       ("h,help", "print this help");
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
@@ -62,12 +64,16 @@ int RunPack(int argc, char** argv) {
     words.erase(words.begin());
     if (words.empty()) return FailUsage("pack", "no files to pack");
     if (parsed.count("out") == 0) return FailUsage("pack", "no --out DIR");
+    const auto most_tokens = ParseNumber<std::int64_t>(
+        "--shard-tokens", parsed["shard-tokens"].as<std::string>(), 1,
+        std::numeric_limits<std::int64_t>::max(), "a whole number, at least 1");
+    if (!most_tokens.ok()) return FailUsage("pack", Message(most_tokens.status()));
     return Pack(words, {.directory = parsed["out"].as<std::string>(),
-                        .shard_tokens = parsed["shard-tokens"].as<std::int64_t>(),
+                        .shard_tokens = *most_tokens,
                         .existing = parsed.count("force") != 0 ? ExistingCorpus::kReplace
                                                                : ExistingCorpus::kRefuse});
   } catch (const cxxopts::exceptions::exception& error) {
-    return FailUsage("pack", error.what());
+    return FailUsage("pack", error);
   }
 }
 

@@ -4,7 +4,12 @@
 
 // What the subcommands of the `ait` program share.
 
+#include <charconv>
+#include <cstdint>
+#include <exception>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "ait/base/status.h"
 
@@ -21,8 +26,26 @@ inline constexpr int kNotFound = 127;
 /// Prints "ait <subcommand>: <what>" and where help is; returns kWrongUsage.
 int FailUsage(std::string_view subcommand, std::string_view what);
 
+/// The same for an error of cxxopts, whose quotes are not ASCII.
+int FailUsage(std::string_view subcommand, const std::exception& error);
+
 /// Prints "ait <subcommand>: <message>"; returns `code`.
 int Fail(std::string_view subcommand, const Status& status, int code = kFailure);
+
+/// "1 shard", "2 shards".
+std::string Counted(std::int64_t count, std::string_view noun);
+
+/// The whole of `text`, the value of `option`, as a number from `least` to `most`; not "nan".
+/// **Errors.** InvalidArgument, which names the option and what is `allowed`.
+template <typename T>
+StatusOr<T> ParseNumber(std::string_view option, const std::string& text, T least, T most,
+                        std::string_view allowed) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && stop == end && number >= least && number <= most) return number;
+  return InvalidArgumentError("option ", option, " cannot be '", text, "': give ", allowed);
+}
 
 }  // namespace ait::cli
 

@@ -5,6 +5,7 @@
 #include <cxxopts.hpp>
 #include <string>
 
+#include "ait/launch/launcher.h"
 #include "ait/topology/budget.h"
 #include "ait/topology/cpu_division.h"
 #include "ait/topology/machine.h"
@@ -60,8 +61,8 @@ std::string Describe(const Budget& budget) {
 }
 
 std::string Describe(const CpuDivision& division) {
-  std::string text =
-      StrCat(division.ranks.size(), " ranks, sharing ", Name(division.sharing), "\n");
+  std::string text = StrCat(Counted(static_cast<std::int64_t>(division.ranks.size()), "rank"),
+                            ", sharing ", Name(division.sharing), "\n");
   for (std::size_t rank = 0; rank < division.ranks.size(); ++rank) {
     const RankCpus& mine = division.ranks[rank];
     text += StrCat("  rank ", rank, ": CPUs ", mine.cpus.ToString(), ", threads ", mine.threads,
@@ -85,7 +86,7 @@ int RunTopo(int argc, char** argv) {
       "Prints the machine, what this process may use of it, and how ranks would "
       "share it.\n");
   cxxopts::OptionAdder add = options.add_options();
-  add("n,ranks", "number of ranks", cxxopts::value<int>()->default_value("1"), "N");
+  add("n,ranks", "number of ranks", cxxopts::value<std::string>()->default_value("1"), "N");
   add("h,help", "print this help");
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
@@ -96,12 +97,15 @@ int RunTopo(int argc, char** argv) {
     if (!parsed.unmatched().empty()) {
       return FailUsage("topo", "takes no argument " + parsed.unmatched().front());
     }
-    const auto text = DescribeAll(parsed["ranks"].as<int>());
+    const auto ranks = ParseNumber("-n", parsed["ranks"].as<std::string>(), 1, kMaxLaunchRanks,
+                                   StrCat("a whole number from 1 to ", kMaxLaunchRanks));
+    if (!ranks.ok()) return FailUsage("topo", Message(ranks.status()));
+    const auto text = DescribeAll(*ranks);
     if (!text.ok()) return Fail("topo", text.status());
     std::fputs(text->c_str(), stdout);
     return kSuccess;
   } catch (const cxxopts::exceptions::exception& error) {
-    return FailUsage("topo", error.what());
+    return FailUsage("topo", error);
   }
 }
 

@@ -35,7 +35,7 @@ TEST_F(AitPack, PacksOnceAndThenIsUpToDate) {
   EXPECT_EQ(exit.code, 0);
   EXPECT_THAT(
       exit.output,
-      StartsWith(out_ + ": 18 tokens of a vocabulary of 256, 1 documents, 2 shards; packed"));
+      StartsWith(out_ + ": 18 tokens of a vocabulary of 256, 1 document, 2 shards; packed"));
   exit = Pack({"text", text_, "--out", out_, "--shard-tokens=10"});
   EXPECT_EQ(exit.code, 0);
   EXPECT_THAT(exit.output, HasSubstr("up to date"));
@@ -56,8 +56,11 @@ TEST_F(AitPack, SaysWhatIsWrong) {
   ExpectWrongUsage({"images", text_, "--out", out_}, "must be 'text'");
   ExpectWrongUsage({"text", "--out", out_}, "no files");
   ExpectWrongUsage({"text", text_}, "no --out");
-  ExpectWrongUsage({"text", text_, "--out", out_, "--shard-tokens", "many"}, "many");
-  ExpectWrongUsage({"text", text_, "--to", out_}, "to");
+  for (const char* tokens : {"many", "0", "-1", "10k", "9223372036854775808"}) {
+    ExpectWrongUsage({"text", text_, "--out", out_, "--shard-tokens", tokens},
+                     "option --shard-tokens cannot be '");
+  }
+  ExpectWrongUsage({"text", text_, "--to", out_}, "'to' does not exist");
   const Exit exit = Pack({"text", directory_ / "gone", "--out", out_});
   EXPECT_EQ(exit.code, 1);
   EXPECT_THAT(exit.output, HasSubstr("gone: No such file"));

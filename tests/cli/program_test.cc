@@ -62,11 +62,20 @@ TEST(Topo, PrintsMachineBudgetAndLayout) {
 }
 
 TEST(Topo, RefusesWrongArguments) {
-  EXPECT_EQ(Ait({"topo", "-n", "many"}).code, 2);
-  EXPECT_EQ(Ait({"topo", "--no-such-option"}).code, 2);
-  EXPECT_EQ(Ait({"topo", "argument"}).code, 2);
-  EXPECT_EQ(Ait({"topo", "-n", "0"}).code, 1);
+  for (const char* ranks : {"two", "0", "-1", "99999", "1.5", ""}) {
+    const Exit exit = Ait({"topo", "-n", ranks});
+    EXPECT_EQ(exit.code, 2);
+    EXPECT_THAT(exit.output, HasSubstr("ait topo: option -n cannot be '" + std::string(ranks) +
+                                       "': give a whole number from 1 to 4096\n"));
+  }
+  Exit exit = Ait({"topo", "--no-such-option"});
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_THAT(exit.output, HasSubstr("'no-such-option' does not exist"));
+  exit = Ait({"topo", "argument"});
+  EXPECT_EQ(exit.code, 2);
 }
+
+TEST(Topo, CountsInEnglish) { EXPECT_THAT(Ait({"topo"}).output, HasSubstr("\n1 rank, sharing ")); }
 
 }  // namespace
 }  // namespace ait::testing
