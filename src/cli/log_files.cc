@@ -6,18 +6,17 @@
 
 namespace ait::cli {
 
-StatusOr<LogFiles> LogFiles::Create(const std::string& folder, int world_size, RankOutput* next) {
+Status LogFiles::Open(const std::string& folder, int world_size) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return ErrnoError(error.value(), "cannot make the folder ", folder);
-  LogFiles result(next);
   for (int rank = 0; rank < world_size; ++rank) {
     const std::string path = StrCat(folder, "/rank-", rank, ".log");
-    result.files_.emplace_back(std::fopen(path.c_str(), "we"));
-    if (result.files_.back() == nullptr) return ErrnoError(errno, "cannot write ", path);
-    std::setvbuf(result.files_.back().get(), nullptr, _IONBF, 0);  // each piece is on disk at once
+    files_.emplace_back(std::fopen(path.c_str(), "we"));
+    if (files_.back() == nullptr) return ErrnoError(errno, "cannot write ", path);
+    std::setvbuf(files_.back().get(), nullptr, _IONBF, 0);  // each piece is on disk at once
   }
-  return result;
+  return OkStatus();
 }
 
 void LogFiles::Write(Rank rank, RankStream stream, std::string_view text) {

@@ -14,9 +14,11 @@ namespace ait::cli {
 /// Keeps what each rank writes in a file of its own, DIR/rank-N.log, and passes it on.
 class LogFiles final : public RankOutput {
  public:
-  /// Makes the folder if it is not there; files of an earlier run are overwritten.
-  /// **Errors.** Those of the file system.
-  static StatusOr<LogFiles> Create(const std::string& folder, int world_size, RankOutput* next);
+  explicit LogFiles(RankOutput* next) : next_(next) {}
+
+  /// Makes the folder if it is not there; files of an earlier run are overwritten. Call it before
+  /// `Write`. **Errors.** Those of the file system.
+  Status Open(const std::string& folder, int world_size);
 
   void Write(Rank rank, RankStream stream, std::string_view text) override;
 
@@ -27,8 +29,6 @@ class LogFiles final : public RankOutput {
   struct Closer {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  explicit LogFiles(RankOutput* next) : next_(next) {}
-
   RankOutput* next_;
   std::vector<std::unique_ptr<std::FILE, Closer>> files_;
   Status status_;

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cxxopts.hpp>
-#include <optional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +16,9 @@
 #include "ait/launch/launcher.h"
 #include "cli/console.h"
 #include "cli/log_files.h"
+#include "cli/own_streams.h"
 #include "cli/program.h"
+#include "cli/signal_relay.h"
 
 namespace ait::cli {
 namespace {
@@ -40,12 +41,13 @@ cxxopts::Options MakeOptions() {
   cxxopts::Options options("ait run", "Starts a program as N ranks of one run on this host.\n");
   options.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
   cxxopts::OptionAdder add = options.add_options();
-  add("n,ranks", "number of ranks", cxxopts::value<int>(), "N");
+  add("n,ranks", "number of ranks", cxxopts::value<std::string>(), "N");
   add("threads", "OMP_NUM_THREADS of each rank (default: its share of the CPUs)",
-      cxxopts::value<int>(), "T");
+      cxxopts::value<std::string>(), "T");
   add("no-bind", "let ranks run on any CPU");
-  add("timeout", "stop the run after so many seconds", cxxopts::value<double>(), "SECONDS");
-  add("grace", "seconds between TERM and KILL (default: 10)", cxxopts::value<double>(), "SECONDS");
+  add("timeout", "stop the run after so many seconds", cxxopts::value<std::string>(), "SECONDS");
+  add("grace", "seconds between TERM and KILL (default: 10)", cxxopts::value<std::string>(),
+      "SECONDS");
   add("free-port", "let go of MASTER_PORT: for programs that bind it themselves, such as Python's");
   add("no-prefix", "pass output on as it comes, without [rank] before each line");
   add("log-dir", "also keep the output of each rank in DIR/rank-N.log",
@@ -71,51 +73,12 @@ int CountOwnWords(int argc, char** argv) {
   return std::min(i, argc);
 }
 
-Duration FromSeconds(double seconds) {
-  constexpr double kForEver = 1e9;
-  if (!(seconds < kForEver)) return Duration::max();
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
-}
-
-// What the signal handler stops.
-Launcher* current_launcher = nullptr;
-void PassOn(int signal) { current_launcher->Stop(signal); }
-
-void PassOnSignals(Launcher& launcher) {
-  current_launcher = &launcher;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
-    struct sigaction action = {};
-    sigaction(number, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;  // nohup
-    action = {};
-    action.sa_handler = PassOn;
-    action.sa_flags = SA_RESTART;
-    sigaction(number, &action, nullptr);
-  }
-  signal(SIGPIPE, SIG_IGN);  // a closed standard output ends the run in order
-  // What ranks leave behind becomes a child of ours and not of init, so that it can be waited for.
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-void WriteToOwnStream(RankStream stream, std::string_view text) {
-  const int fd = stream == RankStream::kOutput ? STDOUT_FILENO : STDERR_FILENO;
-  while (!text.empty()) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      if (errno == EPIPE && current_launcher != nullptr) current_launcher->Stop(SIGPIPE);
-      return;
-    }
-    text.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
 // "2 ranks, port 41234, 1 thread each; CPUs by rank: 0 | 1".
 std::string DescribePlan(const LaunchPlan& plan) {
   const std::size_t count = plan.ranks.size();
   const int threads = plan.ranks.front().threads;
-  std::string text = StrCat(count, count == 1 ? " rank" : " ranks", ", port ", plan.port, ", ",
-                            threads, threads == 1 ? " thread each" : " threads each");
+  std::string text = StrCat(Counted(static_cast<std::int64_t>(count), "rank"), ", port ", plan.port,
+                            ", ", Counted(threads, "thread"), " each");
   if (plan.ranks.front().cpus.empty()) return text + ", not bound to CPUs";
   if (count > 1 && plan.ranks[0].cpus == plan.ranks[1].cpus) {
     return StrCat(text, "; more ranks than CPUs: all share ", plan.ranks[0].cpus.ToString());
@@ -128,7 +91,7 @@ std::string DescribePlan(const LaunchPlan& plan) {
   return count > kShown ? text + " | ..." : text;
 }
 
-void Report(const LaunchResult& result) {
+void Report(const LaunchResult& result, OwnStreams& streams) {
   if (result.status.ok()) return;
   std::string text = StrCat("ait run: ", Message(result.status), "\n");
   if (result.first_failure) {
@@ -148,7 +111,7 @@ void Report(const LaunchResult& result) {
       }
     }
   }
-  WriteToOwnStream(RankStream::kError, text);
+  streams.Write(RankStream::kError, text);
 }
 
 int CodeOf(const Status& status) {
@@ -164,50 +127,83 @@ int CodeOf(const Status& status) {
   }
 }
 
+// What the options say of numbers, into `options`. **Errors.** InvalidArgument.
+Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  constexpr double kMost = std::numeric_limits<double>::infinity();
+  const auto text = [&](const char* name) { return parsed[name].as<std::string>(); };
+  AIT_ASSIGN_OR_RETURN(const int ranks,
+                       ParseNumber("-n", text("ranks"), 1, kMaxLaunchRanks,
+                                   StrCat("a whole number from 1 to ", kMaxLaunchRanks)));
+  options.world_size = WorldSize(ranks);
+  if (parsed.count("threads") != 0) {
+    AIT_ASSIGN_OR_RETURN(options.threads, ParseNumber("--threads", text("threads"), 1,
+                                                      std::numeric_limits<int>::max(),
+                                                      "a whole number, at least 1"));
+  }
+  if (parsed.count("timeout") != 0) {
+    AIT_ASSIGN_OR_RETURN(const double seconds, ParseNumber("--timeout", text("timeout"), kLeast,
+                                                           kMost, "seconds, more than 0"));
+    options.timeout = Saturate(std::chrono::duration<double>(seconds));
+  }
+  if (parsed.count("grace") != 0) {
+    AIT_ASSIGN_OR_RETURN(const double seconds,
+                         ParseNumber("--grace", text("grace"), 0.0, kMost, "seconds, at least 0"));
+    options.grace = Saturate(std::chrono::duration<double>(seconds));
+  }
+  return OkStatus();
+}
+
 int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command) {
   if (parsed.count("ranks") == 0) return FailUsage("run", "say how many ranks: -n N");
   if (command.empty()) return FailUsage("run", "no program to run");
-  const int world_size = parsed["ranks"].as<int>();
-  LaunchOptions options = {.command = std::move(command), .world_size = WorldSize(world_size)};
-  if (parsed.count("threads") != 0) {
-    options.threads = parsed["threads"].as<int>();
-    if (options.threads < 1) return FailUsage("run", "--threads must be at least 1");
+  LaunchOptions options = {.command = std::move(command)};
+  if (const Status status = ReadNumbers(parsed, options); !status.ok()) {
+    return FailUsage("run", Message(status));
   }
   if (parsed.count("no-bind") != 0) options.binding = CpuBinding::kNone;
   if (parsed.count("free-port") != 0) options.port = RankPort::kFree;
-  if (parsed.count("timeout") != 0) options.timeout = FromSeconds(parsed["timeout"].as<double>());
-  if (parsed.count("grace") != 0) options.grace = FromSeconds(parsed["grace"].as<double>());
   // A background process group that reads from the terminal is stopped by the kernel.
   if (isatty(STDIN_FILENO) == 0) options.input = RankInput::kRankZero;
 
+  signal(SIGPIPE, SIG_IGN);  // a closed standard output ends the run in order
+  Launcher* running = nullptr;
+  OwnStreams streams([&running] {
+    if (running != nullptr) running->Stop(SIGPIPE);
+  });
   const bool output_is_terminal = isatty(STDOUT_FILENO) != 0;
   const bool error_is_terminal = isatty(STDERR_FILENO) != 0;
-  Console console(std::max(world_size, 1),
-                  {.prefix = world_size > 1 && parsed.count("no-prefix") == 0,
-                   .output_is_terminal = output_is_terminal,
-                   .error_is_terminal = error_is_terminal,
-                   .write = WriteToOwnStream});
-  options.output = &console;
+  const int world_size = options.world_size.value();
+  Console console(world_size, {.prefix = world_size > 1 && parsed.count("no-prefix") == 0,
+                               .output_is_terminal = output_is_terminal,
+                               .error_is_terminal = error_is_terminal,
+                               .write = [&streams](RankStream stream, std::string_view text) {
+                                 streams.Write(stream, text);
+                               }});
+  LogFiles logs(&console);
+  const bool keeps_logs = parsed.count("log-dir") != 0;
+  options.output = keeps_logs ? static_cast<RankOutput*>(&logs) : &console;
   if (error_is_terminal) {
     options.terminal = output_is_terminal ? RankTerminal::kOutputAndError : RankTerminal::kError;
-  }
-  std::optional<LogFiles> logs;
-  if (parsed.count("log-dir") != 0) {
-    auto created = LogFiles::Create(parsed["log-dir"].as<std::string>(), world_size, &console);
-    if (!created.ok()) return Fail("run", created.status(), kCannotLaunch);
-    options.output = &logs.emplace(*std::move(created));
   }
 
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return Fail("run", launcher.status(), CodeOf(launcher.status()));
-  if (parsed.count("quiet") == 0) {
-    WriteToOwnStream(RankStream::kError, StrCat("ait run: ", DescribePlan(launcher->plan()), "\n"));
+  if (keeps_logs) {  // after all that can be refused is
+    const Status opened = logs.Open(parsed["log-dir"].as<std::string>(), world_size);
+    if (!opened.ok()) return Fail("run", opened, kCannotLaunch);
   }
-  PassOnSignals(*launcher);
+  running = &*launcher;
+  const SignalRelay relay(*launcher);
+  // What ranks leave behind becomes a child of ours and not of init, so that it can be waited for.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  if (parsed.count("quiet") == 0) {
+    streams.Write(RankStream::kError, StrCat("ait run: ", DescribePlan(launcher->plan()), "\n"));
+  }
   const auto result = launcher->Run();
   if (!result.ok()) return Fail("run", result.status(), CodeOf(result.status()));
-  if (logs && !logs->status().ok()) Fail("run", logs->status());
-  Report(*result);
+  if (!logs.status().ok()) Fail("run", logs.status());
+  Report(*result, streams);
   return result->exit_code;
 }
 
@@ -226,7 +222,7 @@ int RunRun(int argc, char** argv) {
     }
     return Launch(parsed, std::move(command));
   } catch (const cxxopts::exceptions::exception& error) {
-    return FailUsage("run", error.what());
+    return FailUsage("run", error);
   }
 }
 

@@ -34,7 +34,8 @@ std::string Read(const std::string& path) {
 TEST(LogFiles, KeepsBothStreamsOfEachRankAndPassesThemOn) {
   const TempDir folder;
   Counter next;
-  ASSERT_OK_AND_ASSIGN(LogFiles logs, LogFiles::Create(folder / "a/b", 2, &next));
+  LogFiles logs(&next);
+  ASSERT_OK(logs.Open(folder / "a/b", 2));
   logs.Write(Rank(0), RankStream::kOutput, "out\n");
   logs.Write(Rank(0), RankStream::kError, "error\n");
   logs.Write(Rank(1), RankStream::kOutput, "other");
@@ -45,7 +46,7 @@ TEST(LogFiles, KeepsBothStreamsOfEachRankAndPassesThemOn) {
 }
 
 TEST(LogFiles, SaysWhichFolderCannotBeMade) {
-  EXPECT_THAT(LogFiles::Create("/dev/null/logs", 1, nullptr).status(),
+  EXPECT_THAT(LogFiles(nullptr).Open("/dev/null/logs", 1),
               ::testing::ResultOf([](const Status& s) { return Message(s); },
                                   HasSubstr("cannot make the folder /dev/null/logs")));
 }
@@ -54,7 +55,8 @@ TEST(LogFiles, AFullDiskIsReportedAndTheOutputStillPassedOn) {
   const TempDir folder;
   ASSERT_EQ(symlink("/dev/full", (folder / "rank-0.log").c_str()), 0);
   Counter next;
-  ASSERT_OK_AND_ASSIGN(LogFiles logs, LogFiles::Create(folder.path(), 1, &next));
+  LogFiles logs(&next);
+  ASSERT_OK(logs.Open(folder.path(), 1));
   logs.Write(Rank(0), RankStream::kOutput, "text");
   logs.Write(Rank(0), RankStream::kOutput, "text");
   EXPECT_THAT(logs.status(), StatusIs(StatusCode::kResourceExhausted, HasSubstr("log of rank 0")));

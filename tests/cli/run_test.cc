@@ -163,6 +163,64 @@ TEST(AitRun, AClosedStandardOutputEndsTheRun) {
   run.ExpectExit(128 + SIGPIPE);
 }
 
+// A shell or another program that shares the pipe may have made it non-blocking.
+TEST(AitRun, LosesNothingIfStandardOutputIsNonBlocking) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ASSERT_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+  std::string text;  // lines, all of them different
+  for (int line = 0; text.size() < 3'000'000; ++line) text += std::to_string(line) + "\n";
+  Process run = Process::Spawn({.program = AIT_PROGRAM,
+                                .args = {"run", "-n", "1", "-q", "--", AIT_TEST_PUPPET, "copy"},
+                                .input = text,
+                                .descriptors = {{1, ends[1]}}});
+  close(ends[1]);
+  std::string received;
+  char block[4096];
+  for (ssize_t n = 0; (n = read(ends[0], block, sizeof(block))) > 0;) {
+    received.append(block, static_cast<std::size_t>(n));
+  }
+  close(ends[0]);
+  run.ExpectExit(0);
+  EXPECT_TRUE(received == text) << received.size() << " of " << text.size() << " bytes";
+}
+
+TEST(AitRun, SaysOnceThatStandardOutputCannotBeWritten) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  Process run = Process::Spawn({.program = AIT_PROGRAM,
+                                .args = {"run", "-n", "2", "-q", "--", AIT_TEST_PUPPET, "print",
+                                         "a", "sleep", "20", "print", "b"},
+                                .descriptors = {{1, full}}});
+  close(full);
+  run.ExpectExit(0);
+  EXPECT_EQ(run.standard_error(),
+            "ait run: cannot write to standard output: No space left on device; "
+            "the rest of it is lost\n");
+}
+
+TEST(AitRun, MakesNoLogsForARunThatIsRefused) {
+  const TempDir folder;
+  AitRun({"-n", "5000", "--log-dir", folder / "logs"}, {}).ExpectExit(2, "4096");
+  Process::Spawn(
+      {.program = AIT_PROGRAM,
+       .args = {"run", "-n", "3", "--log-dir", folder / "logs", "--", "no-such-program"}})
+      .ExpectExit(127);
+  EXPECT_NE(access((folder / "logs").c_str(), F_OK), 0);
+}
+
+TEST(AitRun, RefusesAVariableForThreadsThatIsNoNumber) {
+  Process::Spawn({.program = AIT_PROGRAM,
+                  .args = {"run", "-n", "1", "true"},
+                  .environment = {{"OMP_NUM_THREADS", "abc"}}})
+      .ExpectExit(2, "OMP_NUM_THREADS is \"abc\"");
+}
+
+TEST(AitRun, CountsInEnglish) {
+  EXPECT_THAT(AitRun({"-n", "1", "--threads", "1"}, {}).Wait().output,
+              HasSubstr("ait run: 1 rank, port "));
+}
+
 TEST(AitRun, KeepsLogsOfEachRank) {
   const TempDir folder;
   AitRun({"-n", "2", "--log-dir", folder / "logs"}, {"env", "RANK"}).ExpectExit(0);
@@ -199,13 +257,17 @@ TEST(AitRun, WrongUsageIsCode2) {
   run({}).ExpectExit(2, "how many ranks");
   run({"-n", "2"}).ExpectExit(2, "no program");
   run({"true"}).ExpectExit(2, "how many ranks");
-  run({"-n", "x", "true"}).ExpectExit(2, "x");
-  run({"-n", "0", "true"}).ExpectExit(2, "cannot launch 0 ranks");
-  run({"-n", "2", "--threads", "0", "true"}).ExpectExit(2, "--threads");
-  run({"-n", "2", "--grace", "-1", "true"}).ExpectExit(2, "grace");
-  run({"-n", "2", "--timeout", "0", "true"}).ExpectExit(2, "time-out");
-  run({"-n", "2", "--timeout", "nan", "true"}).ExpectExit(2, "nan");
-  run({"-n", "2", "--colour", "true"}).ExpectExit(2, "colour");
+  run({"-n", "two", "true"})
+      .ExpectExit(2, "ait run: option -n cannot be 'two': give a whole number from 1 to 4096\n");
+  run({"-n", "2x", "true"}).ExpectExit(2, "-n cannot be '2x'");
+  run({"-n", "0", "true"}).ExpectExit(2, "-n cannot be '0'");
+  run({"-n", "99999999999", "true"}).ExpectExit(2, "-n cannot be '99999999999'");
+  run({"-n", "2", "--threads", "0", "true"}).ExpectExit(2, "--threads cannot be '0'");
+  run({"-n", "2", "--grace", "-1", "true"}).ExpectExit(2, "--grace cannot be '-1'");
+  run({"-n", "2", "--timeout", "0", "true"})
+      .ExpectExit(2, "--timeout cannot be '0': give seconds, more than 0\n");
+  run({"-n", "2", "--timeout", "nan", "true"}).ExpectExit(2, "--timeout cannot be 'nan'");
+  run({"-n", "2", "--colour", "true"}).ExpectExit(2, "'colour' does not exist");
 }
 
 }  // namespace
