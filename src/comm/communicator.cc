@@ -19,10 +19,6 @@ std::vector<std::int64_t> EqualParts(std::int64_t count, WorldSize size) {
   return std::vector<std::int64_t>(static_cast<std::size_t>(size.value()), count);
 }
 
-bool IsMessage(OperationKind kind) {
-  return kind == OperationKind::kSend || kind == OperationKind::kReceive;
-}
-
 /// What a collective of one rank does: every kind gives the rank its own input.
 void CopyToSelf(const Operation& operation) {
   if (operation.kind == OperationKind::kBarrier || operation.output.count == 0 ||
@@ -48,7 +44,7 @@ const CommunicatorOptions& Communicator::options() const { return options_; }
 Work Communicator::Start(Operation operation, Options options) {
   // A refused collective takes its number too: ranks that accept it then see that they are out of
   // step.
-  if (!IsMessage(operation.kind)) operation.sequence = ++sequence_;
+  if (!internal::IsMessage(operation.kind)) operation.sequence = ++sequence_;
   operation.label = std::move(options.label);
   const std::chrono::milliseconds timeout =
       options.timeout.count() == 0 ? options_.timeout : options.timeout;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ait/base/status.h"
+#include "comm/operation_check.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -30,10 +31,6 @@ bool HasReduction(OperationKind kind) {
 bool HasRoot(OperationKind kind) {
   return kind == OperationKind::kBroadcast || kind == OperationKind::kGather ||
          kind == OperationKind::kScatter;
-}
-
-bool IsMessage(OperationKind kind) {
-  return kind == OperationKind::kSend || kind == OperationKind::kReceive;
 }
 
 /// "1024", or "[3, 0, 4]" if the parts differ; long lists are cut.
@@ -102,7 +99,7 @@ std::uint64_t Operation::Signature() const {
   hash.Add(HasRoot(kind) ? 1 + static_cast<std::uint64_t>(peer.value()) : 0);
   hash.Add(kind == OperationKind::kBarrier ? 0 : 1 + static_cast<std::uint64_t>(dtype));
   hash.Add(sequence);
-  if (IsMessage(kind)) {
+  if (internal::IsMessage(kind)) {
     hash.Add(tag);
     hash.Add(static_cast<std::uint64_t>(kind == OperationKind::kSend ? input.count : output.count));
   } else if (kind == OperationKind::kBroadcast || kind == OperationKind::kAllReduce) {
@@ -139,7 +136,7 @@ std::string Operation::Describe() const {
       text += StrCat(" of ", DescribeCounts(counts), " ", type);
   }
   if (HasRoot(kind)) text += StrCat(", root ", peer);
-  if (!IsMessage(kind)) text += StrCat(", sequence ", sequence);
+  if (!internal::IsMessage(kind)) text += StrCat(", sequence ", sequence);
   if (!label.empty()) text += StrCat(", ", label);
   return text;
 }

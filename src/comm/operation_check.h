@@ -11,6 +11,11 @@
 
 namespace ait::inline v0::internal {
 
+/// A send or a receive; the others are collectives.
+constexpr bool IsMessage(OperationKind kind) {
+  return kind == OperationKind::kSend || kind == OperationKind::kReceive;
+}
+
 /// InvalidArgument with rank, operation, value seen and value allowed, or ok.
 Status CheckOperation(const Operation& operation, Rank rank, WorldSize size);
 

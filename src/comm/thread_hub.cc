@@ -6,16 +6,13 @@
 #include <utility>
 
 #include "comm/direct.h"
+#include "comm/operation_check.h"
 #include "comm/operation_compare.h"
 
 namespace ait::inline v0::internal {
 namespace {
 
 constexpr std::string_view kCancelled = ": cancelled by the caller";
-
-bool IsMessage(const Operation& operation) {
-  return operation.kind == OperationKind::kSend || operation.kind == OperationKind::kReceive;
-}
 
 std::string Who(Rank rank, const Operation& operation) {
   return StrCat("rank ", rank, ": ", operation.Describe());
@@ -40,7 +37,7 @@ Work ThreadHub::Start(Rank rank, Operation operation) {
     Seat& seat = SeatOf(rank);
     if (broken_) {
       ended.push_back({state, FailureOf(task, /*was_current=*/false)});
-    } else if (IsMessage(task.operation)) {
+    } else if (IsMessage(task.operation.kind)) {
       StartMessage(std::move(task), ended);
     } else {
       seat.waiting.push_back(std::move(task));
@@ -144,8 +141,9 @@ Status ThreadHub::FailureOf(const Task& task, bool was_current) {
   const std::string who = Who(task.rank, task.operation);
   if (task.cancelled) return CancelledError(who, kCancelled);
   if (seat.leaving) return AbortedError(who, ": its communicator was destroyed");
-  const bool is_first_loss = gone_ && (IsMessage(task.operation) ? task.operation.peer == *gone_
-                                                                 : !std::exchange(seat.told, true));
+  const bool is_first_loss =
+      gone_ && (IsMessage(task.operation.kind) ? task.operation.peer == *gone_
+                                               : !std::exchange(seat.told, true));
   const bool is_late =
       broken_->code() == StatusCode::kDeadlineExceeded && task.operation.deadline.expired();
   if (was_current || is_first_loss || is_late) return Annotate(*broken_, who);
