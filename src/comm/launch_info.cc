@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ait/comm/world.h"
+#include "comm/tcp_store_socket.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -68,12 +69,6 @@ LaunchedBy LauncherOf(const Env& env) {
   return LaunchedBy::kNobody;
 }
 
-// By its text: a name that this host alone takes for loopback (127.0.1.1 of Debian) is right
-// elsewhere.
-bool SaysLoopback(std::string_view address) {
-  return address == "localhost" || address == "::1" || address.substr(0, 4) == "127.";
-}
-
 void ReadPlace(const Env& env, Reader& reader, LaunchInfo& info) {
   std::string unset;
   const auto require = [&](const char* name, const Env::Value& value) {
@@ -109,10 +104,12 @@ void ReadPlace(const Env& env, Reader& reader, LaunchInfo& info) {
       reader.Problem("LOCAL_RANK is not set, but LOCAL_WORLD_SIZE ", info.local_size,
                      " says that ranks are on other hosts");
     }
-    if (SaysLoopback(info.master_address)) {
+    if (internal::SaysLoopback(info.master_address)) {
+      const int others = info.size.value() - info.local_size.value();
       reader.Problem("MASTER_ADDR ", info.master_address, " is the loopback interface, which the ",
-                     info.size.value() - info.local_size.value(),
-                     " ranks of other hosts cannot reach; use an address of rank 0's host");
+                     others == 1 ? std::string("rank of another host")
+                                 : StrCat(others, " ranks of other hosts"),
+                     " cannot reach; use an address of rank 0's host");
     }
   }
   if (local_rank && *local_rank >= info.local_size.value()) {

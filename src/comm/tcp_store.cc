@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/own_thread.h"
 #include "comm/tcp_store_client.h"
 #include "comm/tcp_store_server.h"
 #include "comm/tcp_store_socket.h"
@@ -44,6 +45,10 @@ Status Check(const TcpStoreOptions& options) {
   if (options.timeout.count() <= 0) {
     return InvalidArgumentError("a time-out of ", options.timeout.count(), " ms is not positive");
   }
+  if (options.answer_timeout.count() < 0) {
+    return InvalidArgumentError("an answer time-out of ", options.answer_timeout.count(),
+                                " ms is negative");
+  }
   if (options.rank == Rank(0)) return OkStatus();
   if (options.listen_fd >= 0) {
     return InvalidArgumentError("rank ", options.rank, " was given the listening descriptor ",
@@ -67,9 +72,9 @@ TcpStoreClient::Options ClientOptions(const TcpStoreOptions& options) {
           .patience = std::min<milliseconds>(options.timeout, std::chrono::seconds(5))};
 }
 
-StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options) {
+StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options, StatusOr<SocketFd> inherited) {
   if (options.listen_fd < 0) return internal::Listen(options.host, options.port);
-  AIT_ASSIGN_OR_RETURN(SocketFd listener, internal::AdoptListener(options.listen_fd));
+  AIT_ASSIGN_OR_RETURN(SocketFd listener, std::move(inherited));
   AIT_ASSIGN_OR_RETURN(const std::uint16_t port, internal::LocalPort(listener.get()));
   if (options.port != 0 && port != options.port) {
     return FailedPreconditionError("the inherited socket listens at port ", port,
@@ -94,10 +99,10 @@ StatusOr<std::unique_ptr<TcpStoreClient>> Connect(const TcpStoreOptions& options
       last = fd.status();
     }
     if (Deadline::After(pause).time() >= deadline.time()) {
-      return DeadlineExceededError(
-          "rank 0 of ", options.size, " did not come: nothing serves the run at ", options.host,
-          " port ", options.port, " within ", options.timeout.count(), " ms (last: ", Message(last),
-          "); check MASTER_ADDR and MASTER_PORT, and that rank 0 runs");
+      return DeadlineExceededError("rank 0 of ", options.size,
+                                   " did not come: nothing serves the run at ", options.host,
+                                   " port ", options.port, " in time (last: ", Message(last),
+                                   "); check MASTER_ADDR and MASTER_PORT, and that rank 0 runs");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(500));
@@ -109,11 +114,16 @@ StatusOr<std::unique_ptr<TcpStoreClient>> Connect(const TcpStoreOptions& options
 TcpStore::TcpStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 TcpStore::~TcpStore() {
-  impl_->client.reset();
-  impl_->server.reset();
+  internal::RunOffOwnThreads([impl = std::shared_ptr<Impl>(std::move(impl_))] {
+    impl->client.reset();
+    impl->server.reset();
+  });
 }
 
 StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& options) {
+  // First of all, so that it is closed however this ends.
+  StatusOr<SocketFd> inherited = SocketFd();
+  if (options.listen_fd >= 0) inherited = internal::AdoptListener(options.listen_fd);
   AIT_RETURN_IF_ERROR(Check(options));
   const Deadline deadline = Deadline::After(options.timeout);
   auto impl = std::make_unique<Impl>();
@@ -121,7 +131,7 @@ StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& opti
   impl->port = options.port;
   const std::string rank = StrCat("rank ", options.rank);
   if (options.rank == Rank(0)) {
-    AIT_ASSIGN_OR_RETURN(SocketFd listener, ListenerOf(options));
+    AIT_ASSIGN_OR_RETURN(SocketFd listener, ListenerOf(options, std::move(inherited)));
     AIT_ASSIGN_OR_RETURN(impl->port, internal::LocalPort(listener.get()));
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -137,7 +147,12 @@ StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& opti
     AIT_ASSIGN_OR_RETURN(impl->client,
                          TcpStoreClient::Create(std::move(own), ClientOptions(options), deadline));
   } else {
-    StatusOr<std::unique_ptr<TcpStoreClient>> client = Connect(options, deadline);
+    Deadline answer = deadline;
+    if (options.answer_timeout.count() > 0) {
+      answer =
+          Deadline::At(std::min(deadline.time(), Deadline::After(options.answer_timeout).time()));
+    }
+    StatusOr<std::unique_ptr<TcpStoreClient>> client = Connect(options, answer);
     if (!client.ok()) return Annotate(client.status(), rank);
     impl->client = *std::move(client);
   }
@@ -157,10 +172,11 @@ Status TcpStore::Set(std::string_view key, std::string_view value) {
 StatusOr<std::string> TcpStore::Get(std::string_view key, Deadline deadline) {
   auto reply = impl_->client->Ask({.type = FrameType::kGet, .key = std::string(key)}, deadline);
   if (reply.ok()) return std::move(reply->value);
-  if (reply.status().code() == StatusCode::kDeadlineExceeded) {
-    return DeadlineExceededError("store: nobody set key \"", key, "\" before the deadline");
+  if (reply.status().code() != StatusCode::kDeadlineExceeded) return reply.status();
+  if (const Status alive = impl_->client->CheckAnswers(); !alive.ok()) {
+    return Annotate(alive, StrCat("store: waiting for key \"", key, "\""));
   }
-  return reply.status();
+  return DeadlineExceededError("store: nobody set key \"", key, "\" before the deadline");
 }
 
 StatusOr<std::int64_t> TcpStore::Add(std::string_view key, std::int64_t amount) {

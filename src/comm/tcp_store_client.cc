@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/own_thread.h"
+
 namespace ait::inline v0::internal {
 
 using std::chrono::milliseconds;
@@ -18,6 +20,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds kStalledPatience{100};
+constexpr milliseconds kAnswerPatience{1000};
 
 std::string Who() {
   char host[256] = "an unnamed host";
@@ -59,7 +62,8 @@ StatusOr<std::unique_ptr<TcpStoreClient>> TcpStoreClient::Create(SocketFd fd, Op
     return FailedPreconditionError(self.server, " answered in the wrong order; is it of another ",
                                    "version of ait?");
   }
-  client->reader_ = std::thread([raw = client.get()] { raw->Run(); });
+  AIT_ASSIGN_OR_RETURN(client->reader_, StartOwnThread("the connection to the store",
+                                                       [raw = client.get()] { raw->Run(); }));
   return client;
 }
 
@@ -108,9 +112,21 @@ Status TcpStoreClient::SendFrame(const Frame& frame, Deadline deadline) {
   }
   std::string bytes;
   AppendFrame(frame, bytes);
-  std::lock_guard lock(send_mutex_);
-  const Status sent = SendAll(fd_.get(), bytes, deadline);
-  return sent.ok() ? sent : Annotate(sent, options_.server);
+  Status lost;
+  {
+    std::lock_guard lock(send_mutex_);
+    if (!half_sent_.ok()) return half_sent_;
+    std::string_view rest = bytes;
+    const Status sent = SendRest(fd_.get(), rest, deadline);
+    if (sent.ok()) return sent;
+    if (rest.size() == bytes.size()) return Annotate(sent, options_.server);
+    // Whatever follows would be taken for the rest of this frame.
+    half_sent_ = lost = UnavailableError(options_.server, " took only a part of a request (",
+                                         Message(sent), "); the connection is given up");
+    shutdown(fd_.get(), SHUT_RDWR);
+  }
+  Lose(lost);
+  return lost;
 }
 
 Status TcpStoreClient::AwaitJoin(Deadline deadline) {
@@ -133,6 +149,14 @@ Deadline TcpStoreClient::Patience() const {
                                   : options_.patience);
 }
 
+Status TcpStoreClient::CheckAnswers() {
+  StatusOr<Frame> reply = Ask(
+      {.type = FrameType::kContains},
+      Deadline::After(stalled_ ? kStalledPatience : std::min(options_.patience, kAnswerPatience)));
+  if (reply.status().code() == StatusCode::kDeadlineExceeded) stalled_ = true;
+  return reply.status();
+}
+
 StatusOr<Frame> TcpStoreClient::Ask(Frame request) {
   StatusOr<Frame> reply = Ask(std::move(request), Patience());
   if (reply.status().code() == StatusCode::kDeadlineExceeded) stalled_ = true;
@@ -140,6 +164,12 @@ StatusOr<Frame> TcpStoreClient::Ask(Frame request) {
 }
 
 StatusOr<Frame> TcpStoreClient::Ask(Frame request, Deadline deadline) {
+  if (OnReader()) {
+    return FailedPreconditionError(
+        "a callback of the store makes a request of it, whose answer would come on the same "
+        "thread; "
+        "make it on another one");
+  }
   auto call = std::make_shared<Call>();
   {
     std::lock_guard lock(mutex_);

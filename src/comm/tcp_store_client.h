@@ -5,7 +5,8 @@
 // The asking half of TcpStore: one connection, one thread that reads it, requests by number.
 //
 // Callbacks (watches, departures) run on the reading thread, one at a time and without a lock of
-// the client, so they may issue no request that waits.
+// the client; a request that they make is refused. A request of which only a part could be sent
+// loses the connection.
 
 #include <atomic>
 #include <condition_variable>
@@ -52,6 +53,8 @@ class TcpStoreClient {
   StatusOr<Frame> Ask(Frame request, Deadline deadline);
   /// The same, with the patience of the options.
   StatusOr<Frame> Ask(Frame request);
+  /// OK if the server answers within a second, DeadlineExceeded if not.
+  Status CheckAnswers();
 
   std::uint64_t Watch(std::string_view key, std::function<void(std::string)> callback);
   void Unwatch(std::uint64_t watch);
@@ -87,6 +90,7 @@ class TcpStoreClient {
   std::string in_;  // of the reading thread
 
   std::mutex send_mutex_;
+  Status half_sent_;  // why nothing can be sent any more; guarded by send_mutex_
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Calls calls_;

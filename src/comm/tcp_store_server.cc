@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "comm/own_thread.h"
+
 namespace ait::inline v0::internal {
 namespace {
 
@@ -48,7 +50,8 @@ StatusOr<std::unique_ptr<TcpStoreServer>> TcpStoreServer::Create(SocketFd listen
   std::unique_ptr<TcpStoreServer> server(new TcpStoreServer(std::move(listener), std::move(own),
                                                             SocketFd(ends[0]), std::move(options)));
   server->stop_ = SocketFd(ends[1]);
-  server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
+  AIT_ASSIGN_OR_RETURN(server->thread_,
+                       StartOwnThread("the store of rank 0", [raw = server.get()] { raw->Run(); }));
   return server;
 }
 
@@ -69,9 +72,9 @@ void TcpStoreServer::Run() {
     std::erase_if(connections_, [](const auto& connection) { return connection->closed; });
   }
   Broadcast({.type = FrameType::kGoodbye});
+  const Deadline deadline = Deadline::After(std::chrono::seconds(1));  // for all together
   for (const auto& connection : connections_) {
-    const Status sent =
-        SendAll(connection->fd.get(), connection->out, Deadline::After(std::chrono::seconds(1)));
+    const Status sent = SendAll(connection->fd.get(), connection->out, deadline);
     if (!sent.ok()) Log(options_.log, Severity::kInfo, "comm", Message(sent));
     shutdown(connection->fd.get(), SHUT_WR);
   }

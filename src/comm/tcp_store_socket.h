@@ -32,23 +32,25 @@ class SocketFd {
 
   int get() const { return fd_; }
   bool open() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
   void Close();
 
  private:
   int fd_ = -1;
 };
 
-/// True if `host` is, or resolves only to, addresses of this host's loopback interface. False if it
-/// does not resolve.
-bool IsLoopback(const std::string& host);
+/// True if `host` says by its text that it is the loopback interface: "localhost", "::1", "127.…".
+/// A name that this host alone takes for loopback (127.0.1.1 of Debian) is right elsewhere.
+bool SaysLoopback(std::string_view host);
 
-/// A socket that listens at `port` (0: the system chooses): on the loopback interface if `host` is
-/// a loopback name or address, else on all interfaces.
+/// A socket that listens at `port` (0: the system chooses): on the loopback interface if `host`
+/// says so (`SaysLoopback`), else on all interfaces.
 /// **Errors.** FailedPrecondition: the port is in use; the text names the process that holds it
 /// where the system tells.
 StatusOr<SocketFd> Listen(const std::string& host, std::uint16_t port);
 
-/// Takes over a socket that was inherited; it must listen.
+/// Takes over a socket that was inherited. FailedPrecondition if `fd` is no socket that listens; it
+/// is then left alone.
 StatusOr<SocketFd> AdoptListener(int fd);
 
 /// The port that a bound socket has.
@@ -57,8 +59,9 @@ StatusOr<std::uint16_t> LocalPort(int fd);
 /// The numeric address of this end of a connected socket, such as "10.0.0.7"; "" if there is none.
 std::string LocalAddress(int fd);
 
-/// **Blocks.** One attempt at every address of `host`, at most until `deadline`. A name that does
-/// not resolve is an error of the attempt too: it may do so later.
+/// **Blocks.** One attempt at every address of `host`, at most until `deadline`; the resolver of
+/// the system has its own time-outs (resolv.conf). A name that does not resolve is an error of the
+/// attempt too: it may do so later.
 StatusOr<SocketFd> ConnectOnce(const std::string& host, std::uint16_t port, Deadline deadline);
 
 /// The address from which this host would send to `host`: what a peer there can reach. Sends
@@ -67,6 +70,9 @@ StatusOr<std::string> AddressTowards(const std::string& host, std::uint16_t port
 
 /// **Blocks.** Sends all of `bytes` on a non-blocking socket. DeadlineExceeded or Unavailable.
 Status SendAll(int fd, std::string_view bytes, Deadline deadline);
+
+/// The same; after an error `rest` is what was not sent.
+Status SendRest(int fd, std::string_view& rest, Deadline deadline);
 
 /// Waits until `fd` has one of `events`; false when the deadline expires first.
 bool PollOne(int fd, short events, Deadline deadline);

@@ -48,11 +48,9 @@ StatusOr<std::unique_ptr<TcpStore>> JoinStore(const WorldOptions& options, Launc
         options.transport->JoinAgentStore(launch, Deadline::After(options.join_timeout)));
     return internal::JoinThroughAgent(*agent, launch, options.join_timeout, options.log);
   }
-  // Rank 0's own name may mean loopback on its host (127.0.1.1 of Debian) and more elsewhere.
-  const bool serves_others = launch.rank == Rank(0) && launch.local_size != launch.size;
   return TcpStore::Create({.rank = launch.rank,
                            .size = launch.size,
-                           .host = serves_others ? "" : launch.master_address,
+                           .host = launch.master_address,
                            .port = launch.master_port,
                            .listen_fd = launch.listen_fd,
                            .run_id = launch.run_id,
@@ -87,7 +85,8 @@ StatusOr<std::unique_ptr<World>> World::FromEnvironment(WorldOptions options) {
   LaunchInfo& launch = impl->launch;
   AIT_RETURN_IF_ERROR(CheckLauncher(impl->env));
   if (launch.size == WorldSize(1)) {
-    internal::SocketFd unused(launch.listen_fd);  // nobody will come
+    // Nobody will come. A descriptor that is no listener is somebody else's, and stays open.
+    if (launch.listen_fd >= 0) internal::AdoptListener(launch.listen_fd).status().IgnoreError();
     impl->transport = "none";
     impl->communicator = MakeThreadGroup(WorldSize(1), options.communicator).front();
     return std::unique_ptr<World>(new World(std::move(impl)));

@@ -19,6 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPause{20};
+// Rank 0 of an attempt that is over may hang: after this long without a word from it, a newer
+// meeting is looked for.
+constexpr milliseconds kOneAttempt{5000};
 
 /// What rank 0 publishes: "address port restart-count attempt-id".
 struct Meeting {
@@ -64,9 +67,7 @@ StatusOr<std::unique_ptr<TcpStore>> Serve(Store& agent, LaunchInfo& launch, mill
   AIT_RETURN_IF_ERROR(agent.Add(Prefix(launch) + "generation", 1).status());
   launch.run_id = meeting.attempt;
   TcpStoreOptions options = OptionsOf(launch, meeting, timeout, log);
-  const int fd = dup(listener.get());  // the store owns what it is given
-  if (fd < 0) return ErrnoError(errno, "cannot duplicate a socket");
-  options.listen_fd = fd;
+  options.listen_fd = listener.Release();
   return TcpStore::Create(options);
 }
 
@@ -84,6 +85,7 @@ StatusOr<std::unique_ptr<TcpStore>> Find(Store& agent, LaunchInfo& launch, Deadl
                                          LogSink* log) {
   const bool one_host = launch.local_size == launch.size;
   Status last = DeadlineExceededError("rank 0 has published no address in the agent's store");
+  std::string refused;  // the attempt that is over, or is not ours: only a newer one can be
   for (; !deadline.expired(); std::this_thread::sleep_for(kPause)) {
     AIT_ASSIGN_OR_RETURN(const std::int64_t generation,
                          agent.Add(Prefix(launch) + "generation", 0));
@@ -93,18 +95,32 @@ StatusOr<std::unique_ptr<TcpStore>> Find(Store& agent, LaunchInfo& launch, Deadl
         ReadMeeting(agent, StrCat(Prefix(launch), "meeting/", generation), deadline));
     // On one host all ranks have the same count, so an older one is a meeting that is over.
     if (one_host && meeting.restart_count != launch.restart_count) continue;
+    if (meeting.attempt == refused) continue;
     // Rank 0 of an attempt that is over does not answer, or another process has its port by now.
     if (const auto probe = ConnectOnce(meeting.address, meeting.port, deadline); !probe.ok()) {
       last = probe.status();
       continue;
     }
     const auto left = std::max(std::chrono::ceil<milliseconds>(deadline.remaining()), kPause);
-    auto store = TcpStore::Create(OptionsOf(launch, meeting, left, log));
-    if (store.ok() || store.status().code() != StatusCode::kFailedPrecondition) {
+    TcpStoreOptions options = OptionsOf(launch, meeting, left, log);
+    options.answer_timeout = kOneAttempt;
+    auto store = TcpStore::Create(options);
+    if (store.ok()) {
       launch.run_id = meeting.attempt;
       return store;
     }
     last = store.status();
+    switch (last.code()) {
+      case StatusCode::kFailedPrecondition:
+      case StatusCode::kUnavailable:
+        refused = meeting.attempt;
+        break;
+      case StatusCode::kDeadlineExceeded:
+        if (deadline.expired()) return last;
+        break;
+      default:
+        return last;
+    }
   }
   return DeadlineExceededError("rank ", launch.rank, " did not find rank 0 through the store of ",
                                "torchrun's agent in time: ", Message(last));

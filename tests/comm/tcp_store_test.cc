@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/comm/tcp_store.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -411,6 +412,76 @@ TEST(TcpStore, NoticesTheDeathOfRankZero) {
   close(listener.fd);
 }
 
+/// A server that says that all have joined, and never reads a word more.
+class DeafServer {
+ public:
+  explicit DeafServer(milliseconds timeout) {
+    TcpStoreOptions options = Options(listener_, 1, 2);
+    options.timeout = timeout;
+    auto one = std::async(std::launch::async, [&] { return TcpStore::Create(options); });
+    connection_ = SocketFd(accept(listener_.socket.get(), nullptr, nullptr));
+    std::string answer;
+    internal::AppendFrame({.type = FrameType::kWelcome}, answer);
+    internal::AppendFrame({.type = FrameType::kJoined}, answer);
+    EXPECT_OK(internal::SendAll(connection_.get(), answer, Deadline::After(seconds(5))));
+    joined = one.get();
+    EXPECT_OK(joined);
+  }
+  ~DeafServer() {
+    joined = InternalError("gone");
+    close(listener_.fd);
+  }
+  Joined joined = InternalError("not yet");
+
+ private:
+  Listener listener_;
+  SocketFd connection_;
+};
+
+TEST(TcpStore, HalfARequestIsTheLastOne) {
+  DeafServer server(seconds(1));
+  const std::string large(1000000, 'x');
+  Status status;
+  for (int i = 0; i < 200; ++i) {  // until no buffer between the two has room
+    status = (*server.joined)->Set("k", large);
+    if (status.code() != StatusCode::kDeadlineExceeded) break;
+  }
+  EXPECT_THAT(status, StatusIs(StatusCode::kUnavailable, HasSubstr("a part of a request")));
+  EXPECT_THAT((*server.joined)->Contains("k"), StatusIs(StatusCode::kUnavailable));
+}
+
+TEST(TcpStore, AGetTellsAServerThatHangsFromAKeyThatNobodySet) {
+  DeafServer server(seconds(1));
+  EXPECT_THAT((*server.joined)->Get("k", Deadline::After(milliseconds(10))),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("rank 0"), HasSubstr("did not answer"))));
+}
+
+TEST(TcpStore, ARequestInsideACallbackIsRefused) {
+  auto stores = JoinAll(2);
+  ASSERT_EQ(stores.size(), 2U);
+  std::promise<Status> result;
+  stores[1]->Watch(
+      "w", [&](const std::string&) { result.set_value(stores[1]->Contains("w").status()); });
+  EXPECT_OK(stores[0]->Set("w", "v"));
+  EXPECT_THAT(result.get_future().get(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("callback")));
+  EXPECT_OK(stores[1]->Contains("w"));
+}
+
+TEST(TcpStore, MayBeDroppedInsideItsCallback) {
+  auto stores = JoinAll(2);
+  ASSERT_EQ(stores.size(), 2U);
+  std::promise<void> dropped;
+  stores[1]->Watch("w", [&](const std::string&) {
+    stores[1].reset();
+    dropped.set_value();
+  });
+  EXPECT_OK(stores[0]->Set("w", "v"));
+  dropped.get_future().get();
+  EXPECT_THAT(stores[0]->departed(), ElementsAre());
+}
+
 TEST(TcpStore, TellsThatAPortBelongsToAnotherService) {
   Listener listener;
   auto one =
@@ -441,6 +512,27 @@ TEST(TcpStore, RefusesADescriptorThatDoesNotListen) {
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("not a socket that listens")));
 }
 
+TEST(TcpStore, ClosesAnInheritedSocketAlsoIfItFails) {
+  Listener listener;
+  TcpStoreOptions options = Options(listener, 0, 2);
+  options.timeout = milliseconds(0);
+  EXPECT_THAT(TcpStore::Create(options), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_EQ(fcntl(listener.fd, F_GETFD), -1);
+}
+
+TEST(TcpStore, OnlyALoopbackHostInWordsKeepsOtherHostsOut) {
+  const auto is_open = [](const std::string& host) {
+    const SocketFd socket = *internal::Listen(host, 0);
+    const std::string address = internal::LocalAddress(socket.get());
+    return address == "::" || address == "0.0.0.0";
+  };
+  EXPECT_FALSE(is_open("127.0.0.1"));
+  EXPECT_FALSE(is_open("localhost"));
+  EXPECT_TRUE(is_open(""));
+  // Resolves to 127.0.0.1, as the own name of a host of Debian does.
+  EXPECT_TRUE(is_open("0x7f.1"));
+}
+
 TEST(TcpStore, RefusesOptionsThatDoNotFit) {
   for (const TcpStoreOptions& options : std::vector<TcpStoreOptions>{
            {.rank = Rank(2), .size = WorldSize(2)},
@@ -450,7 +542,8 @@ TEST(TcpStore, RefusesOptionsThatDoNotFit) {
            {.rank = Rank(1), .size = WorldSize(2), .host = "h", .port = 0},
            {.rank = Rank(1), .size = WorldSize(2), .host = "h", .port = 1, .listen_fd = 3},
            {.rank = Rank(0), .run_id = std::string(256, 'x')},
-           {.rank = Rank(0), .timeout = milliseconds(0)}}) {
+           {.rank = Rank(0), .timeout = milliseconds(0)},
+           {.rank = Rank(0), .answer_timeout = milliseconds(-1)}}) {
     EXPECT_THAT(TcpStore::Create(options), StatusIs(StatusCode::kInvalidArgument));
   }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/comm/world.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,8 +102,23 @@ Env RankEnv(int rank, int size, std::uint16_t port) {
   return env;
 }
 
-/// A port that nobody listens at.
-std::uint16_t FreePort() { return *internal::LocalPort(internal::Listen("127.0.0.1", 0)->get()); }
+/// A port that nobody listens at and that the system gives to nobody else meanwhile: a socket is
+/// bound to it, which does not listen and lets another one do so.
+class FreePort {
+ public:
+  FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  std::uint16_t port() const { return *internal::LocalPort(socket_.get()); }
+
+ private:
+  SocketFd socket_;
+};
 
 TEST(World, OneProcessAloneNeedsNoNetwork) {
   ASSERT_OK_AND_ASSIGN(auto world, World::FromEnvironment({.env = Env{}}));
@@ -111,6 +129,21 @@ TEST(World, OneProcessAloneNeedsNoNetwork) {
   EXPECT_OK(world->communicator()->AllReduce(View(x), ReduceOp::kSum).Wait());
   EXPECT_EQ(x[1], 2);
   EXPECT_THAT(world->Describe(), AllOf(StartsWith("launched by  nobody\n"), HasSubstr("network")));
+}
+
+TEST(World, OneProcessAloneTakesOnlyASocketThatListens) {
+  Env env = RankEnv(0, 1, 1234);
+  env.ait_run_id = "r";
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const SocketFd out(ends[0]), in(ends[1]);
+  env.ait_listen_fd = StrCat(in.get());
+  EXPECT_OK(World::FromEnvironment({.env = env}));
+  EXPECT_NE(fcntl(in.get(), F_GETFD), -1);  // somebody else's
+  const int listener = internal::Listen("127.0.0.1", 0)->Release();
+  env.ait_listen_fd = StrCat(listener);
+  EXPECT_OK(World::FromEnvironment({.env = env}));
+  EXPECT_EQ(fcntl(listener, F_GETFD), -1);
 }
 
 TEST(World, RefusesAContradictoryEnvironment) {
@@ -125,7 +158,8 @@ TEST(World, NeedsATransportForMoreThanOneProcess) {
 }
 
 TEST(World, RanksStartedByHandMeetAtTheMaster) {
-  const std::uint16_t port = FreePort();
+  const FreePort free;
+  const std::uint16_t port = free.port();
   auto provider = std::make_shared<NullProvider>();
   auto one = Enter(RankEnv(1, 2, port), provider);
   auto zero = Enter(RankEnv(0, 2, port), provider);
@@ -143,7 +177,9 @@ TEST(World, RanksStartedByHandMeetAtTheMaster) {
 }
 
 TEST(World, NamesAPeerThatNeverComes) {
-  auto zero = Enter(RankEnv(0, 3, FreePort()), std::make_shared<NullProvider>(), milliseconds(200));
+  const FreePort free;
+  auto zero =
+      Enter(RankEnv(0, 3, free.port()), std::make_shared<NullProvider>(), milliseconds(200));
   EXPECT_THAT(zero.get(), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("ranks 1, 2 of 3")));
 }
 
@@ -226,6 +262,22 @@ TEST(World, AttemptsOnOneAgentStoreDoNotMixEvenWhileBothLive) {
   EXPECT_OK(new_zero.get());
   EXPECT_OK(new_one.get());
   EXPECT_THAT(old_zero.get(), StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("rank 1 of 2")));
+}
+
+TEST(World, LooksForANewerMeetingIfTheOldRankZeroHangs) {
+  const std::shared_ptr<Store> agent = MakeProcessStore();
+  auto provider = std::make_shared<NullProvider>(agent);
+  const SocketFd hangs = *internal::Listen("127.0.0.1", 0);  // accepts, and never answers
+  EXPECT_OK(agent->Set("ait/job/meeting/1",
+                       StrCat("127.0.0.1 ", *internal::LocalPort(hangs.get()), " 0 old")));
+  EXPECT_OK(agent->Add("ait/job/generation", 1));
+  auto one = Enter(TorchrunEnv(1, 2, 0), provider, seconds(60));
+  std::this_thread::sleep_for(milliseconds(200));
+  auto zero = Enter(TorchrunEnv(0, 2, 0), provider, seconds(60));
+  MadeWorld first = zero.get(), second = one.get();
+  EXPECT_OK(first);
+  ASSERT_OK(second);
+  second->reset();
 }
 
 TEST(World, TellsThatRankZeroPublishedNothing) {

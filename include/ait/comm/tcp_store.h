@@ -13,7 +13,9 @@
 //                                                      .host = "10.0.0.1", .port = 29400}));
 //   for (Rank dead : store->departed()) …       // ranks that died without saying goodbye
 //
-// **Errors.** (of all calls) Unavailable: rank 0 is gone; DeadlineExceeded: rank 0 does not answer.
+// **Errors.** (of all calls) Unavailable: rank 0 is gone; DeadlineExceeded: rank 0 does not answer;
+// FailedPrecondition: a request was made inside a callback of the same process's store, whose
+// thread would wait for itself.
 
 #include <chrono>
 #include <cstdint>
@@ -33,16 +35,22 @@ namespace ait::inline v0 {
 struct TcpStoreOptions {
   Rank rank;
   WorldSize size{1};
-  /// Where rank 0 serves; a name or a numeric address. On rank 0 itself: a loopback name or address
-  /// serves this host alone, anything else (also nothing) every interface.
+  /// Where rank 0 serves; a name or a numeric address. On rank 0 itself: "localhost", "::1" and
+  /// "127.…" serve this host alone, anything else (also nothing, and a name that this host alone
+  /// takes for loopback) every interface.
   std::string host;
   std::uint16_t port = 0;  // 0 on rank 0 lets the system choose; see TcpStore::port
-  int listen_fd = -1;      // rank 0: an inherited socket that already listens; owned from then on
+  /// Rank 0: an inherited socket that already listens; owned by `Create`, also if it fails. What is
+  /// no such socket is left alone.
+  int listen_fd = -1;
   /// Same on all ranks, new for every attempt: a rank of an earlier attempt is refused. At most 255
   /// bytes.
   std::string run_id;
-  /// Until every rank has joined.
+  /// Until every rank has joined. Names are resolved by the system, which has time-outs of its own:
+  /// where no resolver answers, a call may last longer by those.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
+  /// Until rank 0 has answered for the first time; 0: like `timeout`, which bounds it too.
+  std::chrono::milliseconds answer_timeout{0};
   LogSink* log = nullptr;
 };
 
@@ -57,6 +65,8 @@ class TcpStore final : public Store {
   ~TcpStore() override;
 
   Status Set(std::string_view key, std::string_view value) override;
+  /// DeadlineExceeded tells whether nobody set the key or rank 0 does not answer; the latter takes
+  /// up to a second longer.
   StatusOr<std::string> Get(std::string_view key, Deadline deadline) override;
   StatusOr<std::int64_t> Add(std::string_view key, std::int64_t amount) override;
   StatusOr<bool> Contains(std::string_view key) override;
@@ -69,11 +79,13 @@ class TcpStore final : public Store {
 
   /// Calls `callback(rank)` for every rank that has died or dies later, on a thread of the store.
   /// Replaces an earlier callback; an empty one stops. After return the old callback is not
-  /// running.
+  /// running, unless this call comes from inside it. The callback must not wait and makes no
+  /// requests; it may drop the store, which then ends in the background.
   void OnDeparture(std::function<void(Rank)> callback);
 
   /// Calls `callback(value)` once, on a thread of the store, when `key` is set; at once if it is
-  /// set already, never if the store goes first. Returns a number for `Unwatch`.
+  /// set already, never if the store goes first. Returns a number for `Unwatch`. For the callback
+  /// the rules of `OnDeparture` hold.
   std::uint64_t Watch(std::string_view key, std::function<void(std::string)> callback);
 
   /// Takes a `Watch` back. After return its callback is not running, unless this call comes from
