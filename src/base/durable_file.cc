@@ -12,8 +12,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace ait::inline v0 {
 namespace {
+
+using internal::FileDescriptor;
 
 std::string DirectoryOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -35,12 +39,13 @@ bool IsStillNamed(int fd, const std::string& path) {
 }
 
 Status SyncDirectory(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return ErrnoError(errno, "cannot open directory ", path, " to make it durable");
-  const int error = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open())
+    return ErrnoError(errno, "cannot open directory ", path, " to make it durable");
   // Some file systems cannot sync a directory and need not: they say EINVAL.
-  if (error != 0 && error != EINVAL) return ErrnoError(error, "cannot fsync directory ", path);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) {
+    return ErrnoError(errno, "cannot fsync directory ", path);
+  }
   return OkStatus();
 }
 
@@ -58,20 +63,19 @@ StatusOr<DurableFile> DurableFile::Create(std::string path) {
 Status DurableFile::Open() {
   // A writer may rename its file away between our open and our lock; then the name is free again.
   for (int attempt = 0; attempt < 100; ++attempt) {
-    const int fd = ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return ErrnoError(errno, "cannot create ", partial_path_);
+    FileDescriptor fd(
+        ::open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (!fd.is_open()) return ErrnoError(errno, "cannot create ", partial_path_);
     // File systems without locks say so; then two writers at once are the user's care.
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(fd);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       return FailedPreconditionError("somebody else is writing ", path_,
                                      "; wait for it to end, or choose another path");
     }
-    if (IsStillNamed(fd, partial_path_)) {
-      fd_ = fd;  // from here on the partial file is ours to remove
+    if (IsStillNamed(fd.get(), partial_path_)) {
+      fd_ = fd.Release();  // from here on the partial file is ours to remove
       if (::ftruncate(fd_, 0) != 0) return ErrnoError(errno, "cannot empty ", partial_path_);
       return OkStatus();
     }
-    ::close(fd);
   }
   return UnavailableError(partial_path_, " is being replaced again and again by somebody else");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -57,23 +56,13 @@ bool Lists(const Manifest* manifest, std::string_view name) {
 
 StatusOr<CorpusDirectory> CorpusDirectory::Lock(const std::string& path) {
   AIT_RETURN_IF_ERROR(MakeDirectoryDurably(path));
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return ErrnoError(errno, "cannot open directory ", path);
-  CorpusDirectory directory(path, fd);
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) return ErrnoError(errno, "cannot open directory ", path);
   // File systems without locks say so; then two processes at once are the user's care.
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return UnavailableError("another process is packing into ", path, "; wait for it to end");
   }
-  return directory;
-}
-
-CorpusDirectory::CorpusDirectory(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-
-CorpusDirectory::CorpusDirectory(CorpusDirectory&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
-
-CorpusDirectory::~CorpusDirectory() {
-  if (fd_ >= 0) ::close(fd_);
+  return CorpusDirectory(path, std::move(fd));
 }
 
 void CorpusDirectory::RemoveStale(const Manifest& manifest) const {

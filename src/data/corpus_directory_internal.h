@@ -5,8 +5,10 @@
 // A directory while a corpus is packed into it: held by one process, and kept clean.
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "data/manifest_internal.h"
 
 namespace ait::inline v0 {
@@ -17,9 +19,6 @@ class CorpusDirectory {
   /// Makes the directory if need be and locks it. **Errors.** Unavailable: another process packs
   /// there.
   static StatusOr<CorpusDirectory> Lock(const std::string& path);
-  CorpusDirectory(CorpusDirectory&& other) noexcept;
-  CorpusDirectory& operator=(CorpusDirectory&&) = delete;
-  ~CorpusDirectory();
 
   const std::string& path() const { return path_; }
 
@@ -31,9 +30,11 @@ class CorpusDirectory {
   void RemoveAdded(const std::vector<std::string>& names) const;
 
  private:
-  CorpusDirectory(std::string path, int fd);
+  CorpusDirectory(std::string path, FileDescriptor fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+
   std::string path_;
-  int fd_;  // the lock goes with it
+  FileDescriptor fd_;  // the lock goes with it
 };
 
 /// Names of shards: shard-<corpus>-<number>.tokens, so that old and new may lie side by side.

@@ -16,31 +16,17 @@ namespace internal {
 
 StatusOr<InputFile> InputFile::Open(const std::string& path) {
   // O_NONBLOCK, so that opening a pipe by mistake does not wait for its writer.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoError(errno, "cannot open ", path);
-  InputFile file(path, fd, 0);
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) return ErrnoError(errno, "cannot open ", path);
   struct stat info;
-  if (::fstat(fd, &info) != 0) return ErrnoError(errno, "cannot stat ", path);
+  if (::fstat(fd.get(), &info) != 0) return ErrnoError(errno, "cannot stat ", path);
   if (!S_ISREG(info.st_mode)) return InvalidArgumentError(path, " is not a regular file");
-  file.size_bytes_ = info.st_size;
-  return file;
-}
-
-InputFile::InputFile(std::string path, int fd, std::int64_t size_bytes)
-    : path_(std::move(path)), fd_(fd), size_bytes_(size_bytes) {}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      size_bytes_(other.size_bytes_) {}
-
-InputFile::~InputFile() {
-  if (fd_ >= 0) ::close(fd_);
+  return InputFile(path, std::move(fd), info.st_size);
 }
 
 Status InputFile::ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t count = ::pread(fd_, out.data(), out.size(), offset_bytes);
+    const ssize_t count = ::pread(fd_.get(), out.data(), out.size(), offset_bytes);
     if (count < 0) {
       if (errno == EINTR) continue;
       return ErrnoError(errno, "cannot read ", out.size(), " bytes at offset ", offset_bytes,

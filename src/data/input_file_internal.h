@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "ait/base/status.h"
+#include "base/file_descriptor.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -19,9 +21,6 @@ class InputFile {
  public:
   /// **Errors.** InvalidArgument: not a regular file; else as the system says.
   static StatusOr<InputFile> Open(const std::string& path);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&&) = delete;
-  ~InputFile();
 
   const std::string& path() const { return path_; }
   std::int64_t size_bytes() const { return size_bytes_; }
@@ -30,9 +29,11 @@ class InputFile {
   Status ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const;
 
  private:
-  InputFile(std::string path, int fd, std::int64_t size_bytes);
+  InputFile(std::string path, FileDescriptor fd, std::int64_t size_bytes)
+      : path_(std::move(path)), fd_(std::move(fd)), size_bytes_(size_bytes) {}
+
   std::string path_;
-  int fd_;
+  FileDescriptor fd_;
   std::int64_t size_bytes_;
 };
 

@@ -2,8 +2,8 @@
 #ifndef AIT_LAUNCH_FD_INTERNAL_H_
 #define AIT_LAUNCH_FD_INTERNAL_H_
 
-// Descriptors that close themselves. All of them are numbered from 10 up: a child is given its
-// descriptors at 0 to 3 by dup2, which must not hit one that is still to be placed.
+// Descriptors of a launcher. All of them are numbered from 10 up: a child is given its descriptors
+// at 0 to 3 by dup2, which must not hit one that is still to be placed.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,35 +13,15 @@
 #include <utility>
 
 #include "ait/base/status.h"
+#include "base/file_descriptor.h"
 
 namespace ait::inline v0::internal {
 
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() { Close(); }
-
-  int get() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
-  void Close() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-
- private:
-  int fd_ = -1;
-};
-
 /// Takes over `fd` and moves it to 10 or above, closed on exec. -1 is the error in errno.
-inline StatusOr<Fd> Adopt(int fd, std::string_view what) {
+inline StatusOr<FileDescriptor> Adopt(int fd, std::string_view what) {
   if (fd < 0) return ErrnoError(errno, "cannot open ", what);
-  const Fd low(fd);
-  Fd high(fcntl(fd, F_DUPFD_CLOEXEC, 10));
+  const FileDescriptor low(fd);
+  FileDescriptor high(fcntl(fd, F_DUPFD_CLOEXEC, 10));
   if (!high.is_open()) {
     return ErrnoError(errno, "cannot open ", what, "; `ulimit -n` is the limit of descriptors");
   }
@@ -49,7 +29,7 @@ inline StatusOr<Fd> Adopt(int fd, std::string_view what) {
 }
 
 struct Pipe {
-  Fd read, write;
+  FileDescriptor read, write;
 };
 
 inline StatusOr<Pipe> MakePipe() {
@@ -64,7 +44,7 @@ inline StatusOr<Pipe> MakePipe() {
   return Pipe{*std::move(read), *std::move(write)};
 }
 
-inline void SetNonBlocking(const Fd& fd) {
+inline void SetNonBlocking(const FileDescriptor& fd) {
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 

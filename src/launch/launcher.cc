@@ -12,7 +12,7 @@
 
 namespace ait::inline v0 {
 
-using internal::Fd;
+using internal::FileDescriptor;
 using internal::Guard;
 using internal::MakePipe;
 using internal::Pipe;
@@ -23,9 +23,9 @@ using internal::Supervisor;
 struct Launcher::Impl {
   LaunchOptions options;
   LaunchPlan plan;
-  Fd listener;
-  Fd nothing;  // /dev/null
-  Pipe wake;   // signals for `Stop`, one byte each
+  FileDescriptor listener;
+  FileDescriptor nothing;  // /dev/null
+  Pipe wake;               // signals for `Stop`, one byte each
   bool started = false;
 
   StatusOr<RankProcess> Start(int rank, const Guard& guard);

@@ -149,7 +149,7 @@ StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options) {
 }
 
 StatusOr<Listener> Listen() {
-  AIT_ASSIGN_OR_RETURN(Fd socket,
+  AIT_ASSIGN_OR_RETURN(FileDescriptor socket,
                        Adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "a socket"));
   sockaddr_in address = {};
   address.sin_family = AF_INET;

@@ -23,7 +23,7 @@ StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options);
 
 /// A socket that listens on 127.0.0.1, and its port.
 struct Listener {
-  Fd socket;
+  FileDescriptor socket;
   int port = 0;
 };
 StatusOr<Listener> Listen();

@@ -194,8 +194,8 @@ StatusOr<Guard> Guard::Start() {
     return ErrnoError(errno,
                       "cannot make a pair of sockets; `ulimit -n` is the limit of descriptors");
   }
-  AIT_ASSIGN_OR_RETURN(Fd reader, Adopt(ends[0], "a socket"));
-  AIT_ASSIGN_OR_RETURN(Fd writer, Adopt(ends[1], "a socket"));
+  AIT_ASSIGN_OR_RETURN(FileDescriptor reader, Adopt(ends[0], "a socket"));
+  AIT_ASSIGN_OR_RETURN(FileDescriptor writer, Adopt(ends[1], "a socket"));
   const SignalBlock block;
   const pid_t pid = fork();
   if (pid < 0) return ForkError();

@@ -34,7 +34,7 @@ class Guard {
 
  private:
   Guard() = default;
-  Fd socket_;
+  FileDescriptor socket_;
   pid_t pid_ = -1;
 };
 

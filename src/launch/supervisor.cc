@@ -43,15 +43,15 @@ void Record(int wait_status, RankExit& exit) {
 
 }  // namespace
 
-Supervisor::Supervisor(const LaunchOptions& options, const Fd& wake, Guard& guard)
+Supervisor::Supervisor(const LaunchOptions& options, const FileDescriptor& wake, Guard& guard)
     : options_(options), wake_(wake), guard_(guard), start_(SystemClock().now()) {
   run_until_ = Deadline::After(options.timeout);
 }
 
 void Supervisor::Add(RankProcess rank) {
   rank.exit.pid = rank.pid;
-  rank.pid_fd = Fd(static_cast<int>(syscall(SYS_pidfd_open, rank.pid, 0)));
-  for (const Fd& stream : rank.streams) {
+  rank.pid_fd = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, rank.pid, 0)));
+  for (const FileDescriptor& stream : rank.streams) {
     if (stream.is_open()) SetNonBlocking(stream);
   }
   ranks_.push_back(std::move(rank));
@@ -69,7 +69,7 @@ LaunchResult Supervisor::Watch() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     for (const RankStream stream : {RankStream::kOutput, RankStream::kError}) {
       ReadStream(rank, stream);
-      Fd& fd = ranks_[rank].streams[static_cast<int>(stream)];
+      FileDescriptor& fd = ranks_[rank].streams[static_cast<int>(stream)];
       if (!fd.is_open()) continue;
       fd.Close();
       options_.output->Write(Rank(static_cast<int>(rank)), stream, "");
@@ -173,7 +173,7 @@ void Supervisor::Poll() {
 
 void Supervisor::ReadStream(std::size_t index, RankStream stream) {
   RankProcess& rank = ranks_[index];
-  Fd& fd = rank.streams[static_cast<int>(stream)];
+  FileDescriptor& fd = rank.streams[static_cast<int>(stream)];
   constexpr int kMaxPieces = 16;  // then it is another rank's turn
   for (int piece = 0; piece < kMaxPieces && fd.is_open(); ++piece) {
     char text[16'384];

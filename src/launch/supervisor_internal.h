@@ -23,8 +23,9 @@ enum class Leftovers { kNone, kTerminated, kKilled };
 /// A rank as the supervisor sees it. Its process group has the number of its first process.
 struct RankProcess {
   pid_t pid = -1;
-  Fd pid_fd;      // readable when the process has ended; closed if the kernel has none
-  Fd streams[2];  // what it writes to standard output and error; closed if it is not captured
+  FileDescriptor pid_fd;  // readable when the process has ended; closed if the kernel has none
+  FileDescriptor
+      streams[2];  // what it writes to standard output and error; closed if it is not captured
   LineTail errors;
   bool ended = false;       // the first process of the group
   bool group_gone = false;  // and all others
@@ -37,7 +38,7 @@ struct RankProcess {
 class Supervisor {
  public:
   /// `wake` is read for signals that `Launcher::Stop` was called with. All outlive the supervisor.
-  Supervisor(const LaunchOptions& options, const Fd& wake, Guard& guard);
+  Supervisor(const LaunchOptions& options, const FileDescriptor& wake, Guard& guard);
 
   void Add(RankProcess rank);
 
@@ -64,7 +65,7 @@ class Supervisor {
   LaunchResult Conclude(Duration wall_time);
 
   const LaunchOptions& options_;
-  const Fd& wake_;
+  const FileDescriptor& wake_;
   Guard& guard_;
   std::vector<RankProcess> ranks_;
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "ait/topology/budget.h"
+#include "base/file_descriptor.h"
 #include "memory/mapping_internal.h"
 #include "memory/region_allocator_internal.h"
 
@@ -21,6 +22,7 @@ namespace ait::inline v0 {
 namespace {
 
 using internal::ArenaMapping;
+using internal::FileDescriptor;
 using internal::kHugePage;
 using internal::kPage;
 
@@ -31,22 +33,6 @@ struct Label {
   std::array<char, 8> magic = {'a', 'i', 't', 'a', 'r', 'e', 'n', 'a'};
   std::uint64_t version = 1;
   std::uint64_t bytes = 0;  // of the arena
-};
-
-/// A descriptor that is closed unless it is released.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
 };
 
 int CreateMemoryFile(const std::string& name) {
@@ -189,8 +175,8 @@ StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOpti
   }
   const auto bytes = static_cast<std::size_t>(RoundUp(options.capacity.value(), kPage));
   AIT_RETURN_IF_ERROR(CheckRoom(bytes + kPage, options.roots));
-  Descriptor file(CreateMemoryFile(options.name));
-  if (file.get() < 0)
+  FileDescriptor file(CreateMemoryFile(options.name));
+  if (!file.is_open())
     return ErrnoError(errno,
                       "creating a memory file for a shared arena (ulimit -n limits descriptors)");
   AIT_RETURN_IF_ERROR(Fill(file.get(), bytes));
