@@ -95,8 +95,9 @@ StatusOr<LaunchResult> Launcher::Run() {
   if (std::exchange(impl_->started, true)) {
     return FailedPreconditionError("a Launcher runs once; create another one");
   }
-  AIT_ASSIGN_OR_RETURN(Guard guard, Guard::Start());
+  // Before the guard is forked: it holds what is open then until it comes to close it.
   if (impl_->options.port == RankPort::kFree) impl_->listener.Close();
+  AIT_ASSIGN_OR_RETURN(Guard guard, Guard::Start());
   Supervisor supervisor(impl_->options, impl_->wake.read, guard);
   for (int rank = 0; rank < impl_->options.world_size.value(); ++rank) {
     auto process = impl_->Start(rank, guard);
