@@ -63,7 +63,9 @@ int RunPack(int argc, char** argv) {
     }
     words.erase(words.begin());
     if (words.empty()) return FailUsage("pack", "no files to pack");
-    if (parsed.count("out") == 0) return FailUsage("pack", "no --out DIR");
+    if (parsed.count("out") == 0 || parsed["out"].as<std::string>().empty()) {
+      return FailUsage("pack", "no --out DIR");
+    }
     const auto most_tokens = ParseNumber<std::int64_t>(
         "--shard-tokens", parsed["shard-tokens"].as<std::string>(), 1,
         std::numeric_limits<std::int64_t>::max(), "a whole number, at least 1");

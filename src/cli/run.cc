@@ -157,6 +157,10 @@ Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
 int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command) {
   if (parsed.count("ranks") == 0) return FailUsage("run", "say how many ranks: -n N");
   if (command.empty()) return FailUsage("run", "no program to run");
+  const bool keeps_logs = parsed.count("log-dir") != 0;
+  if (keeps_logs && parsed["log-dir"].as<std::string>().empty()) {
+    return FailUsage("run", "no folder after --log-dir");
+  }
   LaunchOptions options = {.command = std::move(command)};
   if (const Status status = ReadNumbers(parsed, options); !status.ok()) {
     return FailUsage("run", Message(status));
@@ -181,7 +185,6 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
                                  streams.Write(stream, text);
                                }});
   LogFiles logs(&console);
-  const bool keeps_logs = parsed.count("log-dir") != 0;
   options.output = keeps_logs ? static_cast<RankOutput*>(&logs) : &console;
   if (error_is_terminal) {
     options.terminal = output_is_terminal ? RankTerminal::kOutputAndError : RankTerminal::kError;

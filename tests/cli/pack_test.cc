@@ -56,6 +56,7 @@ TEST_F(AitPack, SaysWhatIsWrong) {
   ExpectWrongUsage({"images", text_, "--out", out_}, "must be 'text'");
   ExpectWrongUsage({"text", "--out", out_}, "no files");
   ExpectWrongUsage({"text", text_}, "no --out");
+  ExpectWrongUsage({"text", text_, "--out", ""}, "no --out");
   for (const char* tokens : {"many", "0", "-1", "10k", "9223372036854775808"}) {
     ExpectWrongUsage({"text", text_, "--out", out_, "--shard-tokens", tokens},
                      "option --shard-tokens cannot be '");

@@ -267,6 +267,7 @@ TEST(AitRun, WrongUsageIsCode2) {
   run({"-n", "2", "--timeout", "0", "true"})
       .ExpectExit(2, "--timeout cannot be '0': give seconds, more than 0\n");
   run({"-n", "2", "--timeout", "nan", "true"}).ExpectExit(2, "--timeout cannot be 'nan'");
+  run({"-n", "2", "--log-dir", "", "true"}).ExpectExit(2, "no folder after --log-dir");
   run({"-n", "2", "--colour", "true"}).ExpectExit(2, "'colour' does not exist");
 }
 
