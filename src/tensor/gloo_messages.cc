@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/own_thread.h"
+
 namespace ait::inline v0::internal {
 namespace {
 
@@ -12,6 +14,9 @@ constexpr std::uint32_t kControlTag = 1;
 constexpr std::uint32_t PayloadTag(std::uint64_t id) {
   return (1U << 29) | static_cast<std::uint32_t>(id & 0x1fffffff);
 }
+
+// Payloads that are waited for at a time. Those beyond move too; their end is noticed later.
+constexpr std::size_t kMaxWaiters = 16;
 
 bool IsSend(const Operation& operation) { return operation.kind == OperationKind::kSend; }
 
@@ -41,7 +46,10 @@ Status GlooMessages::Say(const Message& message, const Status& status) const {
 }
 
 void GlooMessages::Finish(Endings& endings) {
-  for (auto& [message, status] : endings) message->state->Finish(std::move(status));
+  for (auto& [message, status] : endings) {
+    message->payload = nullptr;  // the memory is the caller's again
+    message->state->Finish(std::move(status));
+  }
   endings.clear();
 }
 
@@ -53,14 +61,16 @@ bool GlooMessages::busy() const {
   });
 }
 
-GlooMessages::Peer& GlooMessages::PeerOf(int rank) {
-  std::unique_ptr<Peer>& peer = peers_[static_cast<std::size_t>(rank)];
-  if (peer == nullptr) {
-    peer = std::make_unique<Peer>();
+StatusOr<GlooMessages::Peer*> GlooMessages::PeerOf(int rank) {
+  std::unique_ptr<Peer>& place = peers_[static_cast<std::size_t>(rank)];
+  if (place == nullptr) {
+    auto peer = std::make_unique<Peer>();
     peer->rank = rank;
-    peer->reader = std::thread([this, raw = peer.get()] { Read(*raw); });
+    AIT_ASSIGN_OR_RETURN(peer->reader,
+                         StartOwnThread("messages", [this, raw = peer.get()] { Read(*raw); }));
+    place = std::move(peer);
   }
-  return *peer;
+  return place.get();
 }
 
 Work GlooMessages::Start(Operation operation) {
@@ -74,8 +84,8 @@ Work GlooMessages::Start(Operation operation) {
     Endings cancelled;
     {
       std::lock_guard lock(mutex_);
-      Withdraw(PeerOf(alive->operation.peer.value()), alive, CancelledError("cancelled"),
-               cancelled);
+      Withdraw(*peers_[static_cast<std::size_t>(alive->operation.peer.value())], alive,
+               CancelledError("cancelled"), cancelled);
     }
     Finish(cancelled);
   });
@@ -84,19 +94,22 @@ Work GlooMessages::Start(Operation operation) {
     std::lock_guard lock(mutex_);
     if (!failed_.ok()) {
       End(message, AbortedError("the group failed earlier: ", ait::Message(failed_)), endings);
+    } else if (const StatusOr<Peer*> reached = PeerOf(what.peer.value()); !reached.ok()) {
+      End(message, reached.status(), endings);
     } else {
-      Peer& peer = PeerOf(what.peer.value());
+      Peer& peer = **reached;
       if (!peer.gone.ok()) {
         End(message, peer.gone, endings);
       } else if (IsSend(what)) {
         message->id = peer.next_id++;
         peer.sends.emplace(message->id, message);
-        message->control = SendControl(
-            peer, {ControlType::kOffer, what.dtype, what.tag, message->id, what.input.count});
+        SendControl(peer,
+                    {ControlType::kOffer, what.dtype, what.tag, message->id, what.input.count});
       } else if (auto offered = peer.offers.find(what.tag);
                  offered != peer.offers.end() && !offered->second.empty()) {
         const Control offer = offered->second.front();
         offered->second.pop_front();
+        if (offered->second.empty()) peer.offers.erase(offered);
         Match(peer, message, offer, endings);
       } else {
         peer.receives[what.tag].push_back(message);
@@ -112,7 +125,9 @@ Work GlooMessages::Start(Operation operation) {
 void GlooMessages::End(const MessagePtr& message, const Status& why, Endings& endings) {
   if (message->over) return;
   message->over = true;
-  if (message->moving) {
+  if (message->moving && std::erase_if(payloads_, [&](const auto& waiting) {
+                           return waiting.second == message;
+                         }) == 0) {
     message->ending = why;
     if (message->payload != nullptr) link_.Interrupt(*message->payload);
   } else {
@@ -120,22 +135,13 @@ void GlooMessages::End(const MessagePtr& message, const Status& why, Endings& en
   }
 }
 
-/// Lets go what was kept for Gloo until the other side had answered.
-void GlooMessages::Release(Peer& peer, Message& message) {
-  std::erase_if(peer.controls, [&](const auto& kept) { return kept.second == message.control; });
-  message.control = nullptr;
-}
-
 /// Errors are left to the reading thread, which meets the same broken connection.
-GlooLink::PiecePtr GlooMessages::SendControl(Peer& peer, const Control& control) {
-  // Gloo sends from this memory when the other side is ready. Offers are let go with their answer;
-  // answers and withdrawals, which are few or followed by a payload, with the group.
-  auto memory = std::make_unique<Control>(control);
+void GlooMessages::SendControl(Peer& peer, Control control) {
+  control.received = peer.received;
+  auto memory = std::make_unique<Control>(control);  // Gloo sends it when the other side is ready
   StatusOr<GlooLink::PiecePtr> piece =
       link_.Send(memory.get(), sizeof(Control), peer.rank, kControlTag);
-  if (!piece.ok()) return nullptr;
-  peer.controls.emplace_back(std::move(memory), *piece);
-  return *std::move(piece);
+  if (piece.ok()) peer.controls.emplace_back(std::move(memory), *std::move(piece));
 }
 
 void GlooMessages::Read(Peer& peer) {
@@ -162,6 +168,10 @@ void GlooMessages::Read(Peer& peer) {
 }
 
 void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) {
+  ++peer.received;
+  for (; peer.released < control.received && !peer.controls.empty(); ++peer.released) {
+    peer.controls.pop_front();
+  }
   switch (control.type) {
     case ControlType::kOffer: {
       auto waiting = peer.receives.find(control.tag);
@@ -179,7 +189,6 @@ void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) 
       const auto found = peer.sends.find(control.id);
       if (found == peer.sends.end()) return;  // withdrawn meanwhile
       const MessagePtr send = found->second;
-      Release(peer, *send);
       if (control.type == ControlType::kRefuse) {
         peer.sends.erase(found);
         Operation other{.kind = OperationKind::kReceive, .dtype = control.dtype};
@@ -199,12 +208,13 @@ void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) 
         if (!piece.ok()) return;  // the next read sees it too
         send->payload = *std::move(piece);
       }
-      return AwaitPayload(peer, send);
+      return AwaitPayload(peer, send, endings);
     }
     case ControlType::kWithdraw: {
       for (auto& [tag, offers] : peer.offers) {
         std::erase_if(offers, [&](const Control& offer) { return offer.id == control.id; });
       }
+      std::erase_if(peer.offers, [](const auto& entry) { return entry.second.empty(); });
       if (const auto found = peer.accepted.find(control.id); found != peer.accepted.end()) {
         if (found->second->payload != nullptr) link_.Interrupt(*found->second->payload);
       }
@@ -236,17 +246,22 @@ void GlooMessages::Match(Peer& peer, const MessagePtr& receive, const Control& o
     if (!piece.ok()) return;  // the next read sees it too
     receive->payload = *std::move(piece);
   }
-  receive->control =
-      SendControl(peer, {ControlType::kAccept, offer.dtype, offer.tag, offer.id, offer.count});
-  AwaitPayload(peer, receive);
+  SendControl(peer, {ControlType::kAccept, offer.dtype, offer.tag, offer.id, offer.count});
+  AwaitPayload(peer, receive, endings);
 }
 
-void GlooMessages::AwaitPayload(Peer& peer, const MessagePtr& message) {
+void GlooMessages::AwaitPayload(Peer& peer, const MessagePtr& message, Endings& endings) {
+  if (payloads_.size() >= idle_waiters_ && waiters_.size() < kMaxWaiters) {
+    StatusOr<std::thread> waiter = StartOwnThread("messages", [this] { RunWaiter(); });
+    if (waiter.ok()) {
+      waiters_.push_back(*std::move(waiter));
+    } else if (waiters_.empty()) {
+      (IsSend(message->operation) ? peer.sends : peer.accepted).erase(message->id);
+      return End(message, waiter.status(), endings);
+    }
+  }
   message->moving = true;
   payloads_.emplace_back(&peer, message);
-  if (payloads_.size() > idle_waiters_) {
-    waiters_.emplace_back([this] { RunWaiter(); });
-  }
   payload_came_.notify_one();
 }
 
@@ -266,7 +281,6 @@ void GlooMessages::RunWaiter() {
     lock.lock();
     message->payload = nullptr;
     (IsSend(message->operation) ? peer->sends : peer->accepted).erase(message->id);
-    if (status.ok() && !IsSend(message->operation) && payload != nullptr) Release(*peer, *message);
     if (status.code() == StatusCode::kCancelled) {
       status = message->over ? message->ending
                              : AbortedError("rank ", peer->rank, " gave the message up");

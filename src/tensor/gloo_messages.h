@@ -56,13 +56,14 @@ class GlooMessages {
     std::uint32_t tag = 0;
     std::uint64_t id = 0;  // counted by the sender of the message
     std::int64_t count = 0;
+    std::uint64_t received = 0;  // how many controls of the other side have come
   };
   /// A message that this rank sends or receives.
   struct Message {
     Operation operation;
     std::shared_ptr<WorkState> state;
     std::uint64_t id = 0;  // once it is known
-    GlooLink::PiecePtr control, payload;
+    GlooLink::PiecePtr payload;
     /// A waiter has it: its memory is in Gloo's hands, so only the waiter may end it.
     bool moving = false;
     bool over = false;
@@ -76,23 +77,25 @@ class GlooMessages {
     std::map<std::uint32_t, std::deque<MessagePtr>> receives;  // not yet matched, by tag
     std::map<std::uint64_t, MessagePtr> accepted;              // receives under way
     std::map<std::uint32_t, std::deque<Control>> offers;       // not yet matched, by tag
-    std::vector<std::pair<std::unique_ptr<Control>, GlooLink::PiecePtr>> controls;  // kept alive
+    /// Sent, and kept for Gloo until the other side says that it has them; they arrive in order.
+    std::deque<std::pair<std::unique_ptr<Control>, GlooLink::PiecePtr>> controls;
+    std::uint64_t received = 0;
+    std::uint64_t released = 0;  // of what was sent
     Status gone;
     std::thread reader;
   };
   /// What to finish once the lock is released.
   using Endings = std::vector<std::pair<MessagePtr, Status>>;
 
-  Peer& PeerOf(int rank);
+  StatusOr<Peer*> PeerOf(int rank);
   void Read(Peer& peer);
   void Handle(Peer& peer, const Control& control, Endings& endings);
   void Match(Peer& peer, const MessagePtr& receive, const Control& offer, Endings& endings);
-  GlooLink::PiecePtr SendControl(Peer& peer, const Control& control);
-  void AwaitPayload(Peer& peer, const MessagePtr& message);
+  void SendControl(Peer& peer, Control control);
+  void AwaitPayload(Peer& peer, const MessagePtr& message, Endings& endings);
   void RunWaiter();
   void Withdraw(Peer& peer, const MessagePtr& message, const Status& why, Endings& endings);
   void End(const MessagePtr& message, const Status& why, Endings& endings);
-  void Release(Peer& peer, Message& message);
   void EndAll(Peer& peer, const Status& reason, Endings& endings);
   Status Say(const Message& message, const Status& status) const;
   void Finish(Endings& endings);
@@ -105,7 +108,7 @@ class GlooMessages {
   Status failed_;
   bool stopping_ = false;
 
-  // Threads that wait for payloads: as many as there are at a time.
+  // Threads that wait for payloads: as many as there are at a time, up to a limit.
   std::condition_variable payload_came_;
   std::deque<std::pair<Peer*, MessagePtr>> payloads_;
   std::vector<std::thread> waiters_;
