@@ -83,16 +83,22 @@ class AgentStore final : public Store {
   }
   StatusOr<std::string> Get(std::string_view key, Deadline deadline) override {
     std::lock_guard lock(mutex_);
-    return CatchAsStatus([&]() -> StatusOr<std::string> {
+    const auto nobody = [&] {
+      return DeadlineExceededError("store: nobody set key \"", key, "\" before the deadline");
+    };
+    StatusOr<std::string> got = CatchAsStatus([&]() -> StatusOr<std::string> {
       const auto left = std::clamp(std::chrono::ceil<milliseconds>(deadline.remaining()),
                                    milliseconds(1), milliseconds(std::chrono::hours(24)));
       store_->setTimeout(left);
       if (!store_->check({std::string(key)}) && deadline.expired()) {
-        return DeadlineExceededError("store: nobody set key \"", key, "\" before the deadline");
+        return nobody();
       }
       const std::vector<std::uint8_t> value = store_->get(std::string(key));
       return std::string(value.begin(), value.end());
     });
+    // c10d says in the same way that a time is out and that a connection broke.
+    if (!got.ok() && deadline.expired()) return nobody();
+    return got;
   }
   StatusOr<std::int64_t> Add(std::string_view key, std::int64_t amount) override {
     std::lock_guard lock(mutex_);

@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <future>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 #include "ait/comm/tcp_store.h"
 #include "ait/comm/transport.h"
 #include "comm/tcp_store_socket.h"
 #include "support/status_matchers.h"
+#include "tensor/gloo_store.h"
 
 namespace ait {
 namespace {
@@ -67,10 +70,105 @@ TEST(Gloo, ConnectsAndSums) {
   for (auto& sum : sums) EXPECT_EQ(sum.get(), std::vector<float>(100001, 3.0f));
 }
 
+/// Keeps what is logged.
+class Lines final : public LogSink {
+ public:
+  void Write(Severity, std::string_view, std::string_view message) override {
+    std::lock_guard lock(mutex_);
+    text_ += StrCat(message, "\n");
+  }
+  std::string text() {
+    std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+TEST(Gloo, LogsWhyAGroupEnded) {
+  Lines log;
+  {
+    std::vector<Connected> ends = ConnectTwo(2, {.log = &log});
+    for (Connected& end : ends) ASSERT_OK(end);
+    (*ends[1])->Abort(InternalError("the disk is full"));
+    std::vector<float> x(4);
+    Communicator communicator(*std::move(ends[0]));
+    EXPECT_THAT(communicator.AllReduce(View(x), ReduceOp::kSum).Wait(),
+                StatusIs(StatusCode::kAborted, HasSubstr("the disk is full")));
+    ends.pop_back();  // first: rank 0 serves the store
+  }
+  EXPECT_THAT(log.text(),
+              AllOf(HasSubstr("rank 0 of group world: ended"), HasSubstr("the disk is full")));
+}
+
+TEST(Gloo, ThousandsOfEmptyMessagesOneWayKeepTheirOrder) {
+  std::vector<Connected> ends = ConnectTwo(2);
+  std::vector<std::future<void>> ranks;
+  for (Connected& end : ends) {
+    ASSERT_OK(end);
+    ranks.push_back(std::async(std::launch::async, [&end] {
+      Communicator communicator(*std::move(end));
+      std::int32_t word = 0;
+      for (std::int32_t i = 0; i < 500; ++i) {
+        const std::span<std::int32_t> message(&word, i % 2 == 0 ? 0 : 1);
+        if (communicator.rank() == Rank(0)) {
+          word = i;
+          EXPECT_OK(communicator.Send(View(message), Rank(1)).Wait());
+        } else {
+          EXPECT_OK(communicator.Receive(View(message), Rank(0)).Wait());
+          EXPECT_EQ(word, i % 2 == 0 ? std::max(i - 1, 0) : i);
+        }
+      }
+      EXPECT_OK(communicator.Barrier().Wait());
+    }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST(Gloo, ManyPayloadsAtOnceAllArrive) {
+  std::vector<Connected> ends = ConnectTwo(2);
+  std::vector<std::future<void>> ranks;
+  for (Connected& end : ends) {
+    ASSERT_OK(end);
+    ranks.push_back(std::async(std::launch::async, [&end] {
+      Communicator communicator(*std::move(end));
+      const bool sends = communicator.rank() == Rank(0);
+      std::vector<std::vector<int>> data(100, std::vector<int>(1000, sends ? 7 : 0));
+      std::vector<Work> works;
+      for (std::uint32_t tag = 0; tag < data.size(); ++tag) {
+        works.push_back(sends ? communicator.Send(View(data[tag]), Rank(1), tag)
+                              : communicator.Receive(View(data[tag]), Rank(0), tag));
+      }
+      for (const Work& work : works) EXPECT_OK(work.Wait());
+      for (const auto& part : data) EXPECT_EQ(part, std::vector<int>(1000, 7));
+      EXPECT_OK(communicator.Barrier().Wait());
+    }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST(Gloo, TheAgentsStoreTellsWhichKeyNobodySet) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto agent = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  LaunchInfo launch;
+  launch.master_address = "127.0.0.1";
+  launch.master_port = agent->getPort();
+  ASSERT_OK_AND_ASSIGN(auto store,
+                       internal::JoinAgent(launch, Deadline::After(std::chrono::seconds(20))));
+  EXPECT_THAT(store->Get("missing", Deadline::After(std::chrono::milliseconds(50))),
+              StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("\"missing\"")));
+}
+
 TEST(Gloo, RefusesTheLoopbackInterfaceWithRemotePeers) {
   for (const Connected& end : ConnectTwo(1)) {
-    EXPECT_THAT(end, StatusIs(StatusCode::kFailedPrecondition,
-                              AllOf(HasSubstr("127.0.0.1"), HasSubstr("1 ranks are on other"))));
+    EXPECT_THAT(end,
+                StatusIs(StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("127.0.0.1"), HasSubstr("1 rank is on another host"))));
   }
 }
 
