@@ -6,6 +6,7 @@
 
 #include "ait/comm/tcp_store.h"
 #include "ait/comm/transport.h"
+#include "comm/own_thread.h"
 #include "tensor/gloo_group.h"
 #include "tensor/gloo_hub.h"
 #include "tensor/gloo_link.h"
@@ -25,11 +26,15 @@ class GlooTransport final : public Transport {
       : store_(std::move(store)), hub_(std::move(hub)), group_(std::move(group)) {}
 
   ~GlooTransport() override {
-    group_->Close();
-    // In this order: the hub uses the store, and its thread may hold the group for a moment.
-    group_.reset();
-    hub_.reset();
-    store_.reset();
+    // A callback on one of the threads that end here may have dropped the communicator.
+    internal::RunOffOwnThreads(
+        [store = std::move(store_), hub = std::move(hub_), group = std::move(group_)]() mutable {
+          group->Close();
+          // In this order: the hub uses the store, and its thread may hold the group for a moment.
+          group.reset();
+          hub.reset();
+          store.reset();
+        });
   }
 
   std::string_view name() const override { return "gloo"; }
@@ -87,11 +92,13 @@ class GlooProvider final : public TransportProvider {
     std::string address = store->local_address();
     if (address.empty()) address = "127.0.0.1";  // a world of one
     if (interface_name.empty() && launch.local_size < launch.size && IsLoopbackAddress(address)) {
+      const int others = launch.size.value() - launch.local_size.value();
       return FailedPreconditionError(
           "rank ", launch.rank, " reaches rank 0 through the loopback interface (", address,
-          "), but ", launch.size.value() - launch.local_size.value(),
-          " ranks are on other hosts; set MASTER_ADDR to an address of rank 0's host, or "
-          "GLOO_SOCKET_IFNAME");
+          "), but ",
+          others == 1 ? std::string("1 rank is on another host")
+                      : StrCat(others, " ranks are on other hosts"),
+          "; set MASTER_ADDR to an address of rank 0's host, or GLOO_SOCKET_IFNAME");
     }
     AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooDevice> device,
                          GlooDevice::Create(interface_name, address));
@@ -99,9 +106,10 @@ class GlooProvider final : public TransportProvider {
                                .store = store,
                                .name = "world",
                                .rank = launch.rank,
-                               .segment = options_.segment};
+                               .segment = options_.segment,
+                               .log = options_.log};
     for (int rank = 0; rank < launch.size.value(); ++rank) options.members.push_back(Rank(rank));
-    auto hub = std::make_shared<GlooHub>(store);
+    AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooHub> hub, GlooHub::Create(store));
     AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooGroup> group,
                          GlooGroup::Create(*hub, std::move(options), deadline));
     return std::make_unique<GlooTransport>(std::move(store), std::move(hub), std::move(group));

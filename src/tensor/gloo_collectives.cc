@@ -2,9 +2,9 @@
 #include "tensor/gloo_collectives.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "comm/direct.h"
 #include "comm/reduce.h"
 
 namespace ait::inline v0::internal {
@@ -23,11 +23,6 @@ constexpr std::int64_t kLeastSegmentBytes = 128 << 10;
 
 // Bit 30: collectives; the tags below belong to messages (gloo_messages.h).
 constexpr std::uint32_t kCollective = 1U << 30;
-
-void Copy(const ConstBuffer& from, const Buffer& to) {
-  if (to.count == 0 || to.data == from.data) return;
-  std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes().value()));
-}
 
 }  // namespace
 
@@ -302,7 +297,7 @@ Status GlooCollectives::AllGather(const Operation& operation) {
   Batch batch(*this);
   ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kInput); });
   ForEachPeer([&](int peer) { SendAll(batch, operation.input, peer, Stream::kInput); });
-  Copy(operation.input, part(rank_));
+  CopyElements(operation.input, part(rank_));
   return batch.Await();
 }
 
@@ -346,7 +341,7 @@ Status GlooCollectives::AllToAll(const Operation& operation) {
   });
   ForEachPeer(
       [&](int peer) { SendAll(batch, out(static_cast<std::size_t>(peer)), peer, Stream::kInput); });
-  Copy(out(self), in(self));
+  CopyElements(out(self), in(self));
   return batch.Await();
 }
 
@@ -364,7 +359,7 @@ Status GlooCollectives::Gather(const Operation& operation) {
     return operation.output.Slice(parts.begin[r], parts.count[r]);
   };
   ForEachPeer([&](int peer) { ReceiveAll(batch, part(peer), peer, Stream::kInput); });
-  Copy(operation.input, part(rank_));
+  CopyElements(operation.input, part(rank_));
   return batch.Await();
 }
 
@@ -382,7 +377,7 @@ Status GlooCollectives::Scatter(const Operation& operation) {
     return operation.input.Slice(parts.begin[r], parts.count[r]);
   };
   ForEachPeer([&](int peer) { SendAll(batch, part(peer), peer, Stream::kInput); });
-  Copy(part(rank_), operation.output);
+  CopyElements(part(rank_), operation.output);
   return batch.Await();
 }
 

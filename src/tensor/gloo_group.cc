@@ -7,7 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "comm/operation_check.h"
 #include "comm/operation_compare.h"
+#include "comm/own_thread.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -20,11 +22,9 @@ constexpr milliseconds kStuck{250};
 constexpr milliseconds kHearing{300};
 // How long the control plane may take to tell of a death that a closed connection announced.
 constexpr milliseconds kDeathNotice{1000};
+// How long after a deadline the operation ends at the latest, though nobody found out who is missing.
+constexpr milliseconds kGrace{1000};
 constexpr milliseconds kPause{10};
-
-bool IsMessage(OperationKind kind) {
-  return kind == OperationKind::kSend || kind == OperationKind::kReceive;
-}
 
 }  // namespace
 
@@ -47,7 +47,8 @@ StatusOr<std::shared_ptr<GlooGroup>> GlooGroup::Create(GlooHub& hub, Options opt
                                           .members = options.members},
                                          deadline));
   std::shared_ptr<GlooGroup> group(new GlooGroup(hub, std::move(options), std::move(link)));
-  group->thread_ = std::thread([raw = group.get()] { raw->Run(); });
+  AIT_ASSIGN_OR_RETURN(group->thread_, StartOwnThread(StrCat("the group ", group->options_.name),
+                                                      [raw = group.get()] { raw->Run(); }));
   group->watch_ =
       hub.store().Watch(StrCat("end/", group->options_.name),
                         [weak = std::weak_ptr<GlooGroup>(group)](const std::string& published) {
@@ -151,15 +152,19 @@ void GlooGroup::End(const Status& reason, Telling telling) {
     // Nobody is there to be told of a failure of others' operations; a death is told by the next.
     told_ = current_ == nullptr && reason.code() != StatusCode::kUnavailable;
   }
+  Log(options_.log, Severity::kInfo, "gloo",
+      StrCat("rank ", options_.rank, " of group ", options_.name,
+             ": ended: ", ait::Message(reason)));
   changed_.notify_all();
-  messages_.Fail(reason.code() == StatusCode::kUnavailable
-                     ? reason
-                     : AbortedError("the group ended: ", ait::Message(reason)));
-  link_->Interrupt();
+  // Before anybody here hears of it, and may leave: who finds that out looks for the reason.
   if (telling == Telling::kPublish) {
     hub_.Publish(StrCat("end/", options_.name),
                  StrCat(static_cast<int>(reason.code()), " ", ait::Message(reason)));
   }
+  messages_.Fail(reason.code() == StatusCode::kUnavailable
+                     ? reason
+                     : AbortedError("the group ended: ", ait::Message(reason)));
+  link_->Interrupt();
 }
 
 void GlooGroup::EndHeard(const std::string& published) {
@@ -205,15 +210,15 @@ Status GlooGroup::WhoBroke(int peer, const Status& error) {
       std::lock_guard lock(mutex_);
       if (!ended_.ok()) return ended_;
     }
-    const StatusOr<bool> left = hub_.store().Contains(Key("left", peer));
-    if (left.ok() && *left) {
+    const Status left = hub_.store().Get(Key("left", peer), Deadline::After(kPause)).status();
+    if (left.ok()) {
       // It may have left because the group had ended, which it published before.
       const std::string key = StrCat("end/", options_.name);
       const StatusOr<bool> end = hub_.store().Contains(key);
       if (!end.ok() || !*end) return UnavailableError("rank ", peer, " has left the group");
       const StatusOr<std::string> reason = hub_.store().Get(key, deadline);
       if (reason.ok()) EndHeard(*reason);
-    } else {
+    } else if (left.code() != StatusCode::kDeadlineExceeded) {
       std::this_thread::sleep_for(kPause);
     }
   }
@@ -223,24 +228,44 @@ Status GlooGroup::WhoBroke(int peer, const Status& error) {
 bool GlooGroup::Check(Time now) {
   messages_.Check(now);
   JobPtr job;
-  bool expired = false, stuck = false;
+  bool ask = false, late = false;
   {
     std::lock_guard lock(mutex_);
     job = current_;
     if (job == nullptr) return !queue_.empty() || messages_.busy();
     if (!ended_.ok()) return true;
-    const auto is_late = [&](const JobPtr& late) {
-      const Deadline& deadline = late->operation.deadline;
-      return !deadline.is_infinite() && now >= deadline.time();
-    };
-    expired = is_late(job) || std::any_of(queue_.begin(), queue_.end(), is_late);
-    stuck = !job->posted && now - job->started >= kStuck;
+    Time due = job->operation.deadline.time();
+    for (const JobPtr& queued : queue_) due = std::min(due, queued->operation.deadline.time());
+    const Asked asked = now >= due                     ? Asked::kExpired
+                        : now - job->started >= kStuck ? Asked::kStuck
+                                                       : Asked::kNo;
+    ask = asked > job->asked;
+    job->asked = std::max(asked, job->asked);
+    late = asked == Asked::kExpired && now - due >= kGrace;
   }
-  if (expired || stuck) Diagnose(job, expired);
+  if (ask) hub_.AskDiagnosis(weak_from_this());
+  if (late) {
+    // If rank 0 died, the group has ended by itself; so it hangs.
+    End(DeadlineExceededError("rank 0 of the world, which serves the store, does not answer in ",
+                              "time to tell who is missing: ", job->operation.Describe()),
+        Telling::kPublish);
+  }
   return true;
 }
 
-void GlooGroup::Diagnose(const JobPtr& job, bool expired) {
+void GlooGroup::Diagnose() {
+  JobPtr job;
+  bool expired = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (current_ == nullptr || !ended_.ok() || current_->asked == Asked::kNo) return;
+    job = current_;
+    expired = job->asked == Asked::kExpired;
+  }
+  DiagnoseJob(job, expired);
+}
+
+void GlooGroup::DiagnoseJob(const JobPtr& job, bool expired) {
   const Operation& operation = job->operation;
   if (!std::exchange(job->posted, true)) {
     std::uint64_t finished = 0;
@@ -251,19 +276,11 @@ void GlooGroup::Diagnose(const JobPtr& job, bool expired) {
     const Status posted = hub_.store().Set(
         Key("at", options_.rank.value()), StrCat(operation.sequence, " ", finished, " ",
                                                  operation.Signature(), " ", operation.Describe()));
-    if (!posted.ok() && !expired) return;
+    if (!posted.ok()) return;
   }
   std::map<int, Record> records = ReadRecords();
   const auto own = records.find(options_.rank.value());
-  if (own == records.end()) {
-    // If rank 0 died, the group has ended by itself; so it hangs.
-    if (expired) {
-      End(DeadlineExceededError("rank 0 of the world, which serves the store, does not answer: ",
-                                operation.Describe()),
-          Telling::kPeersKnow);
-    }
-    return;
-  }
+  if (own == records.end()) return;  // the store does not answer; `Check` ends the operation
   const auto disagrees = [&] {
     return std::any_of(records.begin(), records.end(),
                        [&](const auto& entry) { return Disagree(entry.second, own->second); });

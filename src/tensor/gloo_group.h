@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "ait/base/clock.h"
+#include "ait/base/log.h"
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
@@ -46,6 +47,7 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
     Rank rank;                  // in the group
     std::vector<Rank> members;  // by rank in the group: rank in the world
     Bytes segment;
+    LogSink* log = nullptr;
   };
 
   /// **Collective. Blocks.** Until the members are connected. `hub` outlives `Close`.
@@ -60,13 +62,17 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
 
   void RankDied(Rank world_rank) override;
   bool Check(Time now) override;
+  void Diagnose() override;
 
  private:
+  /// Why the hub is to look what the peers say.
+  enum class Asked { kNo, kStuck, kExpired };
   struct Job {
     Operation operation;
     std::shared_ptr<WorkState> state;
     Time started{};
-    bool posted = false;  // "at" tells of it
+    Asked asked = Asked::kNo;
+    bool posted = false;  // "at" tells of it; of the thread that diagnoses
     bool cancelled = false;
   };
   using JobPtr = std::shared_ptr<Job>;
@@ -89,7 +95,7 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
   void Cancel(const JobPtr& job);
   Status WhoBroke(int peer, const Status& error);
 
-  void Diagnose(const JobPtr& job, bool expired);
+  void DiagnoseJob(const JobPtr& job, bool expired);
   std::map<int, Record> ReadRecords();
   static bool Disagree(const Record& a, const Record& b);
   Status Mismatch(const std::map<int, Record>& records) const;

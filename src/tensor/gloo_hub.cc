@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "comm/own_thread.h"
+
 namespace ait::inline v0::internal {
 namespace {
 
@@ -11,11 +13,16 @@ constexpr std::chrono::milliseconds kTick{50};
 
 }  // namespace
 
-GlooHub::GlooHub(std::shared_ptr<TcpStore> store) : store_(std::move(store)) {
-  thread_ = std::thread([this] { Run(); });
-  store_->OnDeparture([this](Rank rank) {
-    for (const auto& member : Members()) member->RankDied(rank);
+StatusOr<std::shared_ptr<GlooHub>> GlooHub::Create(std::shared_ptr<TcpStore> store) {
+  std::shared_ptr<GlooHub> hub(new GlooHub(std::move(store)));
+  AIT_ASSIGN_OR_RETURN(
+      hub->watcher_, StartOwnThread("the deadlines of gloo", [raw = hub.get()] { raw->Watch(); }));
+  AIT_ASSIGN_OR_RETURN(hub->store_user_, StartOwnThread("the failures of gloo",
+                                                        [raw = hub.get()] { raw->UseStore(); }));
+  hub->store_->OnDeparture([raw = hub.get()](Rank rank) {
+    for (const auto& member : raw->Members()) member->RankDied(rank);
   });
+  return hub;
 }
 
 GlooHub::~GlooHub() {
@@ -25,7 +32,8 @@ GlooHub::~GlooHub() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (watcher_.joinable()) watcher_.join();
+  if (store_user_.joinable()) store_user_.join();
 }
 
 void GlooHub::Add(std::weak_ptr<GlooMember> member) {
@@ -59,6 +67,14 @@ void GlooHub::Publish(std::string key, std::string value) {
   changed_.notify_all();
 }
 
+void GlooHub::AskDiagnosis(std::weak_ptr<GlooMember> member) {
+  {
+    std::lock_guard lock(mutex_);
+    diagnoses_.push_back(std::move(member));
+  }
+  changed_.notify_all();
+}
+
 bool GlooHub::CheckAll() {
   bool busy = false;
   const Time now = SystemClock().now();
@@ -66,34 +82,46 @@ bool GlooHub::CheckAll() {
   return busy;
 }
 
-void GlooHub::Run() {
-  bool busy = false;
+void GlooHub::Watch() {
   std::unique_lock lock(mutex_);
-  while (!stopping_ || !publications_.empty()) {
-    const auto called = [&] { return stopping_ || !publications_.empty(); };
-    if (busy) {
-      changed_.wait_for(lock, kTick, called);
-    } else {
+  while (!stopping_) {
+    wanted_ = false;
+    lock.unlock();
+    bool busy = CheckAll();
+    if (!busy) {
       // From here on `Wake` calls. What began just before is seen by this look.
       awake_ = false;
-      lock.unlock();
       busy = CheckAll();
-      lock.lock();
-      if (!busy) changed_.wait(lock, [&] { return called() || wanted_; });
+    }
+    lock.lock();
+    if (busy) {
+      awake_ = true;
+      changed_.wait_for(lock, kTick, [&] { return stopping_; });
+    } else {
+      changed_.wait(lock, [&] { return stopping_ || wanted_; });
       awake_ = true;
     }
-    wanted_ = false;
-    while (!publications_.empty()) {
+  }
+}
+
+void GlooHub::UseStore() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stopping_ || !publications_.empty() || !diagnoses_.empty(); });
+    if (!publications_.empty()) {
       const auto [key, value] = std::move(publications_.front());
       publications_.pop_front();
       lock.unlock();
       // If the store is gone, so are those who would read it.
       store_->Set(key, value).IgnoreError();
-      lock.lock();
+    } else if (stopping_) {
+      return;
+    } else {
+      const std::shared_ptr<GlooMember> member = diagnoses_.front().lock();
+      diagnoses_.pop_front();
+      lock.unlock();
+      if (member != nullptr) member->Diagnose();
     }
-    if (stopping_) return;
-    lock.unlock();
-    busy = CheckAll();
     lock.lock();
   }
 }

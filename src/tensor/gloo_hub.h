@@ -4,9 +4,11 @@
 
 // What all groups of a process share: the control plane, and a thread that looks after them.
 //
-// Departures reach every group at once, on the store's thread. The hub's own thread, which sleeps
-// while nothing is in flight, looks every 50 ms whether an operation is stuck or past its deadline,
-// and writes to the store what a group has to say to its peers.
+// Departures reach every group at once, on the store's thread. The hub has two threads. One, which
+// sleeps while nothing is in flight, looks every 50 ms whether an operation is stuck or past its
+// deadline; it never waits, so that every deadline is kept. The other writes to the store what a
+// group has to say to its peers, and reads there why an operation is stuck; it waits as long as a
+// store that hangs makes it.
 
 #include <atomic>
 #include <condition_variable>
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "ait/base/clock.h"
+#include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/comm/tcp_store.h"
 
@@ -30,13 +33,16 @@ class GlooMember {
   virtual ~GlooMember() = default;
   /// A rank of the world died. On the store's thread: does not wait.
   virtual void RankDied(Rank world_rank) = 0;
-  /// Looks at what is in flight; false if nothing is. May wait.
+  /// Looks at what is in flight; false if nothing is. Does not wait.
   virtual bool Check(Time now) = 0;
+  /// Asks the store why an operation is stuck, after `GlooHub::AskDiagnosis`. May wait.
+  virtual void Diagnose() = 0;
 };
 
 class GlooHub {
  public:
-  explicit GlooHub(std::shared_ptr<TcpStore> store);
+  /// **Errors.** ResourceExhausted: no threads.
+  static StatusOr<std::shared_ptr<GlooHub>> Create(std::shared_ptr<TcpStore> store);
   /// Writes what is still to be published.
   ~GlooHub();
 
@@ -47,13 +53,18 @@ class GlooHub {
     if (!awake_) WakeThread();
   }
 
-  /// Sets `key` in the store, soon, on the hub's thread.
+  /// Sets `key` in the store, soon.
   void Publish(std::string key, std::string value);
+
+  /// Calls `member->Diagnose()`, soon, on the thread that may wait.
+  void AskDiagnosis(std::weak_ptr<GlooMember> member);
 
   TcpStore& store() const { return *store_; }
 
  private:
-  void Run();
+  explicit GlooHub(std::shared_ptr<TcpStore> store) : store_(std::move(store)) {}
+  void Watch();
+  void UseStore();
   bool CheckAll();
   void WakeThread();
   std::vector<std::shared_ptr<GlooMember>> Members();
@@ -66,7 +77,8 @@ class GlooHub {
   bool stopping_ = false;
   std::vector<std::weak_ptr<GlooMember>> members_;
   std::deque<std::pair<std::string, std::string>> publications_;
-  std::thread thread_;
+  std::deque<std::weak_ptr<GlooMember>> diagnoses_;
+  std::thread watcher_, store_user_;
 };
 
 }  // namespace ait::inline v0::internal

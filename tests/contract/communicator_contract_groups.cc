@@ -158,6 +158,48 @@ Status ErrorsStayInTheirGroup(Group group) {
   return ExpectSum(group, 1, size);
 }
 
+/// What a callback holds: the last reference to a communicator, which it drops.
+struct Dropper {
+  Dropper(const Work& work, Group last) {
+    work.Then([held = std::make_shared<Group>(std::move(last)), told = over](const Status&) {
+      held->reset();
+      told->set_value();
+    });
+  }
+  Status Await() const {
+    const auto state = over->get_future().wait_for(kContractTimeout / 2);
+    return Expect(state == std::future_status::ready, "the callback comes to its end");
+  }
+  std::shared_ptr<std::promise<void>> over = std::make_shared<std::promise<void>>();
+};
+
+/// On the threads of the transport that end a message and a collective. All but rank 0 are there
+/// early, so that their callbacks do not run at once.
+Status MayBeDroppedInACallback(Group group) {
+  const int size = group->size().value();
+  std::uint8_t word = 0;
+  const Buffer view = View(std::span(&word, 1));
+  AIT_ASSIGN_OR_RETURN(Group messages, group->Split(0, 0));
+  AIT_ASSIGN_OR_RETURN(Group collectives, group->Split(0, 0));
+  if (group->rank() == Rank(0)) {
+    AIT_RETURN_IF_ERROR(group->Barrier().Wait());
+    for (int peer = 1; peer < size; ++peer) {
+      // The peer may be gone before this rank knows that it has the message.
+      messages->Send(view, Rank(peer)).Wait().IgnoreError();
+    }
+    collectives->Barrier().Wait().IgnoreError();
+  } else {
+    const Work message = messages->Receive(view, Rank(0));
+    const Dropper first(message, std::move(messages));
+    const Work collective = collectives->Barrier();
+    const Dropper second(collective, std::move(collectives));
+    AIT_RETURN_IF_ERROR(group->Barrier().Wait());
+    AIT_RETURN_IF_ERROR(first.Await());
+    AIT_RETURN_IF_ERROR(second.Await());
+  }
+  return ExpectSum(group, 1, size);
+}
+
 }  // namespace
 
 std::vector<ContractCase> GroupCases() {
@@ -170,6 +212,7 @@ std::vector<ContractCase> GroupCases() {
       {"SplitWithoutSome", SplitWithoutSome, 2},
       {"ParentAndChildAtOnce", ParentAndChildAtOnce},
       {"ErrorsStayInTheirGroup", ErrorsStayInTheirGroup},
+      {"MayBeDroppedInACallback", MayBeDroppedInACallback, 2},
   };
 }
 

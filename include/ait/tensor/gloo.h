@@ -13,8 +13,11 @@
 // scratch is a few segments per rank, allocated once.
 //
 // **Errors.** Calls that differ between ranks are noticed a quarter of a second after they got
-// stuck, on all ranks; a rank that dies, at once. The ranks' addresses are exchanged through the
-// TcpStore: no second port is configured.
+// stuck, on all ranks; a rank that dies, at once; a rank that hangs, at the deadline and at most a
+// second later. A callback of a `Work` may drop the last reference to its communicator, which then
+// leaves its group in the background: let `main` go on for a moment after that.
+//
+// The ranks' addresses are exchanged through the TcpStore: no second port is configured.
 
 #include <memory>
 #include <string>
@@ -31,6 +34,7 @@ struct GlooOptions {
   std::string interface_name;
   /// What is sent and summed at a time; 4 KiB to 64 MiB.
   Bytes segment = MiB(1);
+  /// Is told why a group ended. Outlives the communicators.
   LogSink* log = nullptr;
 };
 
