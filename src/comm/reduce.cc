@@ -58,19 +58,29 @@ struct Min {
   }
 };
 
+// Before a loop of which one memory may be exactly another one, but not a shifted view of it: the
+// compiler need not look for that, and vectorises.
+#if defined(__clang__)
+#define AIT_SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define AIT_SAME_OR_APART _Pragma("GCC ivdep")
+#endif
+
 /// One block of elements that are accumulated as they are.
 template <typename T, typename Op>
 void Accumulate(std::span<const void* const> inputs, std::int64_t begin, std::int64_t length,
                 T* accumulator) {
   const T* first = static_cast<const T*>(inputs[0]) + begin;
   if (inputs.size() == 1) {
-    std::copy_n(first, length, accumulator);
+    if (accumulator != first) std::copy_n(first, length, accumulator);
     return;
   }
   const T* second = static_cast<const T*>(inputs[1]) + begin;
+  AIT_SAME_OR_APART
   for (std::int64_t i = 0; i < length; ++i) accumulator[i] = Op::Apply(first[i], second[i]);
   for (const void* input : inputs.subspan(2)) {
     const T* next = static_cast<const T*>(input) + begin;
+    AIT_SAME_OR_APART
     for (std::int64_t i = 0; i < length; ++i) accumulator[i] = Op::Apply(accumulator[i], next[i]);
   }
 }
@@ -92,17 +102,23 @@ template <typename T, typename Op>
 void Reduce(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t count,
             bool average) {
   using A = Accumulator<T>;
-  alignas(64) A accumulator[kBlock];
+  alignas(64) A block[kBlock];
+  // The result may be accumulated where it belongs unless an input is there that comes late.
+  const bool in_place = std::is_same_v<A, T> &&
+                        std::find(inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)),
+                                  inputs.end(), outputs[0]) == inputs.end();
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t length = std::min(kBlock, count - begin);
+    T* result = static_cast<T*>(outputs[0]) + begin;
+    A* accumulator = block;
+    if constexpr (std::is_same_v<A, T>) accumulator = in_place ? result : block;
     Accumulate<T, Op>(inputs, begin, length, accumulator);
     if (average) {
       const A divisor = static_cast<A>(inputs.size());
       for (std::int64_t i = 0; i < length; ++i) accumulator[i] = accumulator[i] / divisor;
     }
-    T* result = static_cast<T*>(outputs[0]) + begin;
     if constexpr (std::is_same_v<A, T>) {
-      std::copy_n(accumulator, length, result);
+      if (!in_place) std::copy_n(accumulator, length, result);
     } else {
       FromFloat(accumulator, result, length);
     }
