@@ -151,16 +151,16 @@ void GlooGroup::End(const Status& reason, Telling telling) {
     ended_ = reason;
     // Nobody is there to be told of a failure of others' operations; a death is told by the next.
     told_ = current_ == nullptr && reason.code() != StatusCode::kUnavailable;
+    // Before anybody here hears of it, and may leave: who finds that out looks for the reason.
+    if (telling == Telling::kPublish) {
+      hub_.Publish(StrCat("end/", options_.name),
+                   StrCat(static_cast<int>(reason.code()), " ", ait::Message(reason)));
+    }
   }
   Log(options_.log, Severity::kInfo, "gloo",
       StrCat("rank ", options_.rank, " of group ", options_.name,
              ": ended: ", ait::Message(reason)));
   changed_.notify_all();
-  // Before anybody here hears of it, and may leave: who finds that out looks for the reason.
-  if (telling == Telling::kPublish) {
-    hub_.Publish(StrCat("end/", options_.name),
-                 StrCat(static_cast<int>(reason.code()), " ", ait::Message(reason)));
-  }
   messages_.Fail(reason.code() == StatusCode::kUnavailable
                      ? reason
                      : AbortedError("the group ended: ", ait::Message(reason)));
