@@ -37,12 +37,12 @@ class GlooCollectives::Batch {
     Add(buffer, peer, owner_.link_.Receive(buffer.data, buffer.bytes().value(), peer, Tag(stream)));
   }
 
-  /// Waits for everything that was posted.
+  /// Waits for everything that was posted: for the last first, since then most others are over and
+  /// this thread is woken once.
   Status Await() {
-    for (const GlooLink::PiecePtr& piece : pieces_) {
-      if (!status_.ok()) break;
-      status_ = owner_.link_.Await(*piece);
-      if (!status_.ok()) owner_.failed_peer_ = GlooLink::PeerOf(*piece);
+    for (auto piece = pieces_.rbegin(); piece != pieces_.rend() && status_.ok(); ++piece) {
+      status_ = owner_.link_.Await(**piece);
+      if (!status_.ok()) owner_.failed_peer_ = GlooLink::PeerOf(**piece);
     }
     pieces_.clear();
     return status_;
