@@ -21,8 +21,8 @@ constexpr std::int64_t kWindow = 4;
 // smaller than this.
 constexpr std::int64_t kLeastSegmentBytes = 128 << 10;
 
-// Bit 30: collectives; the tags below belong to messages (gloo_messages.h).
-constexpr std::uint32_t kCollective = 1U << 30;
+// Bit 29: collectives; the tags below belong to messages (gloo_messages.h).
+constexpr std::uint32_t kCollective = 1U << 29;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ class GlooCollectives::Batch {
 
  private:
   std::uint32_t Tag(Stream stream) const {
-    return owner_.tag_ | (static_cast<std::uint32_t>(stream) << 29);
+    return owner_.tag_ | (static_cast<std::uint32_t>(stream) << 28);
   }
   void Add(const ConstBuffer&, int peer, StatusOr<GlooLink::PiecePtr> piece) {
     if (piece.ok()) {
@@ -128,11 +128,11 @@ std::int64_t GlooCollectives::StepOf(const Parts& parts, DType dtype) const {
 
 Status GlooCollectives::Run(const Operation& operation) {
   failed_peer_ = -1;
-  // 9 bits of the sequence number keep operations apart that follow each other; 20 bits of the
+  // 9 bits of the sequence number keep operations apart that follow each other; 19 bits of the
   // signature those that differ.
   const std::uint64_t signature = operation.Signature();
-  tag_ = kCollective | (static_cast<std::uint32_t>(operation.sequence & 0x1ff) << 20) |
-         static_cast<std::uint32_t>((signature ^ (signature >> 20) ^ (signature >> 40)) & 0xfffff);
+  tag_ = kCollective | (static_cast<std::uint32_t>(operation.sequence & 0x1ff) << 19) |
+         static_cast<std::uint32_t>((signature ^ (signature >> 19) ^ (signature >> 38)) & 0x7ffff);
   switch (operation.kind) {
     case OperationKind::kBroadcast:
       return Broadcast(operation);

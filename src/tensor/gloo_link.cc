@@ -62,6 +62,13 @@ Status WithoutSource(const Status& status) {
   return UnavailableError(text);
 }
 
+// A thread that sends writes to the socket itself and holds the lock of the connection meanwhile;
+// Gloo's own thread, which has bytes to read from it, then asks the kernel again and again. On a
+// connection that carries data in one direction only there is nothing to read.
+int Directed(std::uint32_t tag, int from, int to) {
+  return static_cast<int>(tag << 1) | (from < to ? 0 : 1);
+}
+
 class Device final : public GlooDevice {
  public:
   std::shared_ptr<gloo::transport::Device> gloo;
@@ -143,7 +150,8 @@ StatusOr<std::unique_ptr<GlooLink>> GlooLink::Connect(Options options, Deadline 
   const SigpipeGuard guard;
   const Status connected = CatchAsStatus([&] {
     auto gloo_options = c10d::ProcessGroupGloo::Options::create(left);
-    gloo_options->devices.push_back(std::static_pointer_cast<Device>(own.device)->gloo);
+    // One connection a direction; the parity of a tag chooses between them.
+    gloo_options->devices.assign(2, std::static_pointer_cast<Device>(own.device)->gloo);
     gloo_options->threads = 1;  // for collectives of its own, which we do not use
     impl->group = c10::make_intrusive<c10d::ProcessGroupGloo>(
         MakeC10dStore(own.store, StrCat("gloo/", own.name, "/"), own.members, deadline),
@@ -174,7 +182,7 @@ GlooLink::PiecePtr GlooLink::Register(std::unique_ptr<Piece> piece) {
 StatusOr<GlooLink::PiecePtr> GlooLink::Send(const void* data, std::int64_t bytes, int peer,
                                             std::uint32_t tag) {
   AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
-    return impl_->group->send(tensors, peer, static_cast<int>(tag));
+    return impl_->group->send(tensors, peer, Directed(tag, impl_->options.rank.value(), peer));
   }));
   return Register(std::move(piece));
 }
@@ -182,7 +190,7 @@ StatusOr<GlooLink::PiecePtr> GlooLink::Send(const void* data, std::int64_t bytes
 StatusOr<GlooLink::PiecePtr> GlooLink::Receive(void* data, std::int64_t bytes, int peer,
                                                std::uint32_t tag) {
   AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
-    return impl_->group->recv(tensors, peer, static_cast<int>(tag));
+    return impl_->group->recv(tensors, peer, Directed(tag, peer, impl_->options.rank.value()));
   }));
   return Register(std::move(piece));
 }

@@ -53,7 +53,7 @@ class GlooLink {
   ~GlooLink();
 
   /// Posts a message. Messages of one pair and tag arrive in order; both ends give the same size,
-  /// more than 0. `tag` < 2^31. **Thread-safety.** Any thread.
+  /// more than 0. `tag` < 2^30. **Thread-safety.** Any thread.
   StatusOr<PiecePtr> Send(const void* data, std::int64_t bytes, int peer, std::uint32_t tag);
   StatusOr<PiecePtr> Receive(void* data, std::int64_t bytes, int peer, std::uint32_t tag);
 

@@ -9,10 +9,10 @@
 namespace ait::inline v0::internal {
 namespace {
 
-// Tags below 2^30; collectives are above (gloo_collectives.cc).
+// Tags below 2^29; collectives are above (gloo_collectives.cc).
 constexpr std::uint32_t kControlTag = 1;
 constexpr std::uint32_t PayloadTag(std::uint64_t id) {
-  return (1U << 29) | static_cast<std::uint32_t>(id & 0x1fffffff);
+  return (1U << 28) | static_cast<std::uint32_t>(id & 0xfffffff);
 }
 
 // Payloads that are waited for at a time. Those beyond move too; their end is noticed later.
