@@ -263,10 +263,11 @@ int RunRank(int argc, char** argv) {
     exposed.push_back(counters[i].exposed_ms);
     overlap.push_back(counters[i].overlap_ms);
   }
-  constexpr double kLeast = 0.1;  // ms: below it, a difference of two steps is noise
-  report.AddTime("overhead/c10d-reducer", {.ms = std::max(kLeast, ours - std::min(plain, alone)),
-                                           .baseline = "c10d::Reducer minus plain libtorch",
-                                           .baseline_ms = std::max(kLeast, reducer - plain)});
+  report.AddOverhead("overhead/c10d-reducer", {.with_ms = times[3],
+                                               .without_ms = times[plain < alone ? 0 : 1],
+                                               .baseline = "c10d::Reducer minus plain libtorch",
+                                               .baseline_with_ms = times[2],
+                                               .baseline_without_ms = times[0]});
   report.AddTime("step/c10d-reducer",
                  {.ms = ours, .baseline = "step with c10d::Reducer", .baseline_ms = reducer});
   report.AddTime("one_rank/plain",

@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Step time of the GPT in torch: plain, DDP and DDP with gradient_as_bucket_view, with the fused and the foreach AdamW.
 
-gpt_step.py CONFIGURATION ROUNDS starts two ranks of itself over Gloo, one thread each. The variants alternate round by
-round. Rank 0 prints one JSON object a line: {"variant": …, "optimizer": …, "step_ms": [one a round]}; a step takes as
-long as its slowest rank.
+gpt_step.py CONFIGURATION ROUNDS, as every rank of a group over Gloo (RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
+set), one thread each. The variants alternate round by round. Rank 0 prints one JSON object a line:
+{"variant": …, "optimizer": …, "step_ms": [one a round]}; a step takes as long as its slowest rank.
 """
 import json
-import os
-import socket
-import subprocess
 import sys
 import time
-
-if "RANK" not in os.environ:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**common, "RANK": str(r)}) for r in range(2)]
-    sys.exit(max(r.wait() for r in ranks))
 
 import torch
 import torch.distributed as dist

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -40,6 +42,16 @@ struct TimeRow {
   std::optional<double> limit_ms = std::nullopt;
 };
 
+/// What something adds to a step: the median over rounds of the step with it minus the step without it, taken
+/// in the same round, against the same of a baseline.
+struct OverheadRow {
+  std::vector<double> with_ms;
+  std::vector<double> without_ms;
+  std::string baseline;
+  std::vector<double> baseline_with_ms;
+  std::vector<double> baseline_without_ms;
+};
+
 /// A rate against a baseline's: more is better.
 struct RateRow {
   double value;
@@ -60,6 +72,11 @@ class Report {
         peers_python_ = argv[++i];
       } else if (const auto equals = word.find('='); equals != std::string::npos) {
         settings_[word.substr(0, equals)] = word.substr(equals + 1);
+      } else {
+        std::fprintf(stderr,
+                     "unknown word %s; usage: [--json FILE] [--peers PYTHON] [NAME=VALUE…]\n",
+                     word.c_str());
+        std::exit(2);
       }
     }
   }
@@ -76,6 +93,26 @@ class Report {
   void AddTime(std::string_view name, const TimeRow& row) {
     Add(name, row.ms, "ms", row.baseline, row.baseline_ms, row.baseline_ms / row.ms,
         row.limit_ms ? std::optional(*row.limit_ms / row.ms) : std::nullopt);
+  }
+
+  /// The ratio is that of the two overheads. Where the smaller one is within the noise (less than 1 % of the
+  /// step), a ratio of it means nothing: the row then has the ratio of the steps, and says so.
+  void AddOverhead(std::string_view name, const OverheadRow& row) {
+    const double ours = MedianDifference(row.with_ms, row.without_ms);
+    const double theirs = MedianDifference(row.baseline_with_ms, row.baseline_without_ms);
+    const double step = Median(row.with_ms), noise = 0.01 * step;
+    const bool measurable = ours > noise && theirs > noise;
+    Add(name, ours, "ms", row.baseline, theirs,
+        measurable ? theirs / ours
+                   : (Median(row.baseline_without_ms) + theirs) / (Median(row.without_ms) + ours),
+        std::nullopt);
+    if (!measurable) {
+      rows_.back()["note"] =
+          "an overhead is below 1 % of the step; the ratio is that of the whole steps";
+      std::printf(
+          "  (an overhead is below 1 %% of the step of %.1f ms; the ratio is that of the steps)\n",
+          step);
+    }
   }
 
   void AddRate(std::string_view name, const RateRow& row) {
@@ -107,6 +144,15 @@ class Report {
   }
 
  private:
+  static double MedianDifference(const std::vector<double>& with,
+                                 const std::vector<double>& without) {
+    std::vector<double> differences;
+    for (std::size_t i = 0; i < std::min(with.size(), without.size()); ++i) {
+      differences.push_back(with[i] - without[i]);
+    }
+    return Median(std::move(differences));
+  }
+
   void Add(std::string_view name, double value, std::string_view unit, std::string_view baseline,
            double baseline_value, double ratio, std::optional<double> limit_ratio) {
     std::printf("%-32s %12.4g %-12s %s %.4g  ratio %.3f", std::string(name).c_str(), value,
@@ -121,6 +167,7 @@ class Report {
                           {"baseline_value", baseline_value},
                           {"ratio", ratio}};
     if (limit_ratio) row["limit_ratio"] = *limit_ratio;
+    row["run"] = run_;
     rows_.push_back(std::move(row));
   }
 
@@ -128,6 +175,7 @@ class Report {
   std::string peers_python_;
   std::map<std::string, std::string> settings_;
   std::vector<nlohmann::json> rows_;
+  const std::time_t run_ = std::time(nullptr);  // tells rows of one run from kept ones
 };
 
 }  // namespace ait::benchmarks
