@@ -8,8 +8,12 @@
 namespace ait::inline v0 {
 
 std::int64_t ParameterSegment::size() const {
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t size = 1;
-  for (std::int64_t dimension : shape) size *= dimension;
+  for (const std::int64_t dimension : shape) {
+    if (__builtin_mul_overflow(size, dimension, &size) || size > kMaxElements)
+      return kMaxElements + 1;
+  }
   return size;
 }
 
@@ -35,6 +39,11 @@ Status Validate(const ParameterLayout& layout) {
                               : std::string_view(", inside or before the parameter in front of it"),
           "; it must begin at ", earliest, " or later");
     }
+    if (parameter.size() > kMaxElements || parameter.begin > kMaxElements - parameter.size()) {
+      return InvalidArgumentError("parameter \"", parameter.name, "\" begins at element ",
+                                  parameter.begin, " and ends after element ", kMaxElements,
+                                  "; no buffer is that large");
+    }
     previous = &parameter;
   }
   std::int64_t earliest = 0;
@@ -43,6 +52,11 @@ Status Validate(const ParameterLayout& layout) {
       return InvalidArgumentError(
           "owned range [", range.begin, ", ", range.end,
           ") is not ascending or overlaps the one before it, which ends at ", earliest);
+    }
+    if (range.end > kMaxElements) {
+      return InvalidArgumentError("owned range [", range.begin, ", ", range.end,
+                                  ") ends after element ", kMaxElements,
+                                  "; no buffer is that large");
     }
     earliest = range.end;
   }

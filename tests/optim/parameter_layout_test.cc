@@ -46,6 +46,21 @@ TEST(ParameterLayout, NamesTheParameterThatIsThereTwiceOrHasANegativeDimension) 
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("negative dimension -3")));
 }
 
+TEST(ParameterLayout, SizesThatOverflowAreNamed) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  EXPECT_EQ((ParameterSegment{.name = "empty", .shape = {kHuge, kHuge, 0}}.size()), 0);
+  EXPECT_EQ((ParameterSegment{.name = "a", .shape = {kHuge, kHuge}}.size()), kMaxElements + 1);
+  const auto names = [](const char* text) {
+    return StatusIs(StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  EXPECT_THAT(Validate(ParameterLayout{.parameters = {{"a", 0, {kHuge, kHuge}}}}), names("\"a\""));
+  EXPECT_THAT(Validate(ParameterLayout{.parameters = {{"a", 0, {7}}, {"b", kMaxElements, {1}}}}),
+              names("\"b\" begins at element 576460752303423488 and ends after"));
+  EXPECT_THAT(Validate(ParameterLayout{.parameters = {{"b", INT64_MAX, {1}}}}), names("\"b\""));
+  EXPECT_THAT(Validate(ParameterLayout{.owned = {{0, INT64_MAX}}}), names("ends after element"));
+  EXPECT_OK(Validate(ParameterLayout{.parameters = {{"a", 0, {kMaxElements}}}}));
+}
+
 TEST(ParameterLayout, RefusesOwnedRangesThatOverlapOrDescend) {
   EXPECT_THAT(Validate(ParameterLayout{.owned = {{0, 10}, {9, 12}}}),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("[9, 12)")));

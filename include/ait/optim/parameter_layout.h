@@ -40,6 +40,9 @@ constexpr ElementRange Intersection(ElementRange a, ElementRange b) {
   return {begin, end > begin ? end : begin};
 }
 
+/// No flat buffer is larger, so that sums and byte counts of positions fit 64 bits.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;
+
 /// One parameter: `begin` is the position of its first element, and its elements lie in row-major
 /// order of `shape`. A shape of no dimensions is one element; a dimension of 0 makes it empty.
 struct ParameterSegment {
@@ -47,7 +50,9 @@ struct ParameterSegment {
   std::int64_t begin = 0;
   std::vector<std::int64_t> shape;
 
+  /// Product of the shape; kMaxElements + 1 for every product above kMaxElements.
   std::int64_t size() const;
+  /// The elements; only of a segment in a layout that `Validate` has accepted.
   ElementRange range() const { return {begin, begin + size()}; }
 };
 
@@ -58,7 +63,7 @@ struct ParameterLayout {
 };
 
 /// **Errors.** InvalidArgument that names the parameter or range at fault: a name used twice, a
-/// negative position or dimension, ranges that overlap or descend.
+/// negative position or dimension, ranges that overlap, descend, or end after kMaxElements.
 Status Validate(const ParameterLayout& layout);
 
 }  // namespace ait::inline v0
