@@ -143,6 +143,33 @@ StatusOr<Plan> MakePlan(const SafetensorsFile& file, const NamedTensors& tensors
   return plan;
 }
 
+StatusOr<bool> HaveSameBytes(const SafetensorsFile& file, const TensorInfo& a,
+                             const TensorInfo& b) {
+  std::vector<std::byte> of_a(static_cast<std::size_t>(a.bytes().value()));
+  std::vector<std::byte> of_b(static_cast<std::size_t>(b.bytes().value()));
+  AIT_RETURN_IF_ERROR(file.Read(a, of_a));
+  AIT_RETURN_IF_ERROR(file.Read(b, of_b));
+  return of_a == of_b;
+}
+
+/// Finds tied tensors that would be read from two tensors of the file with different values.
+StatusOr<std::vector<std::string>> FindTornTies(const SafetensorsFile& file,
+                                                const NamedTensors& tensors, const Plan& plan) {
+  std::vector<std::string> torn;
+  const std::vector<std::size_t> kept = KeptTensors(tensors);
+  std::map<std::size_t, std::size_t> first_of;  // kept tensor: the first tied one with a source
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorInfo* source = plan.sources[i];
+    if (source == nullptr) continue;
+    const std::size_t first = first_of.try_emplace(kept[i], i).first->second;
+    if (plan.sources[first] == source) continue;
+    AIT_ASSIGN_OR_RETURN(const bool same, HaveSameBytes(file, *plan.sources[first], *source));
+    if (!same)
+      torn.push_back(StrCat("\"", tensors.name(first), "\" and \"", tensors.name(i), "\""));
+  }
+  return torn;
+}
+
 Status ReadInto(const SafetensorsFile& file, const TensorInfo& info, const at::Tensor& tensor) {
   const c10::NoGradGuard no_grad;
   const bool direct = tensor.is_contiguous() && tensor.device().is_cpu() && !tensor.is_neg();
@@ -159,9 +186,9 @@ Status ReadInto(const SafetensorsFile& file, const TensorInfo& info, const at::T
   return OkStatus();
 }
 
-StatusOr<LoadedWeights> Load(const std::string& path, const NamedTensors& tensors,
-                             const LoadWeightsOptions& options) {
-  AIT_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+/// The plan, if the file fits.
+StatusOr<Plan> MakeFittingPlan(const SafetensorsFile& file, const NamedTensors& tensors,
+                               const LoadWeightsOptions& options) {
   AIT_ASSIGN_OR_RETURN(Plan plan, MakePlan(file, tensors));
   std::string faults;
   const auto add = [&](const char* what, const std::vector<std::string>& items) {
@@ -171,7 +198,19 @@ StatusOr<LoadedWeights> Load(const std::string& path, const NamedTensors& tensor
   if (options.missing == NamePolicy::kMustMatch) add("missing in the file: ", plan.missing_shapes);
   if (options.unexpected == NamePolicy::kMustMatch)
     add("unknown to the model: ", plan.unexpected_shapes);
-  if (!faults.empty()) return FailedPreconditionError(path, " does not fit the model: ", faults);
+  if (plan.wrong.empty()) {
+    AIT_ASSIGN_OR_RETURN(const auto torn, FindTornTies(file, tensors, plan));
+    add("one tensor in the model, different ones in the file: ", torn);
+  }
+  if (!faults.empty())
+    return FailedPreconditionError(file.path(), " does not fit the model: ", faults);
+  return plan;
+}
+
+StatusOr<LoadedWeights> Load(const std::string& path, const NamedTensors& tensors,
+                             const LoadWeightsOptions& options) {
+  AIT_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  AIT_ASSIGN_OR_RETURN(Plan plan, MakeFittingPlan(file, tensors, options));
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (plan.sources[i] != nullptr)
       AIT_RETURN_IF_ERROR(ReadInto(file, *plan.sources[i], tensors.tensor(i)));
@@ -185,6 +224,14 @@ StatusOr<LoadedWeights> Load(const std::string& path, const NamedTensors& tensor
 Status SaveWeights(const std::string& path, const NamedTensors& tensors,
                    SafetensorsMetadata metadata) {
   return internal::CatchAsStatus([&] { return Save(path, tensors, std::move(metadata)); });
+}
+
+Status CheckWeights(const std::string& path, const NamedTensors& tensors,
+                    LoadWeightsOptions options) {
+  return internal::CatchAsStatus([&]() -> Status {
+    AIT_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+    return MakeFittingPlan(file, tensors, options).status();
+  });
 }
 
 StatusOr<LoadedWeights> LoadWeights(const std::string& path, const NamedTensors& tensors,

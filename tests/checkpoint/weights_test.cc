@@ -113,6 +113,30 @@ TEST(Weights, TiedTensorsAreWrittenOnceAndFoundUnderEachName) {
   EXPECT_TRUE(at::equal(both, tied));
 }
 
+TEST(Weights, DifferentValuesForNamesThatTheModelTiesAreReported) {
+  const TempDir dir;
+  const at::Tensor tied = at::zeros({2, 3});
+  const NamedTensors model = Named({{"wte", tied}, {"a", at::zeros({1})}, {"head", tied}});
+  ASSERT_OK(SaveWeights(
+      dir / "two",
+      Named({{"wte", Numbers({2, 3})}, {"a", at::ones({1})}, {"head", Numbers({2, 3}, 1)}})));
+  const auto reports = StatusIs(
+      StatusCode::kFailedPrecondition,
+      HasSubstr("one tensor in the model, different ones in the file: \"wte\" and \"head\""));
+  EXPECT_THAT(CheckWeights(dir / "two", model), reports);
+  EXPECT_THAT(LoadWeights(dir / "two", model), reports);
+  EXPECT_TRUE(at::equal(tied, at::zeros({2, 3})));
+
+  // Two copies of the same values are one tensor.
+  ASSERT_OK(SaveWeights(
+      dir / "same",
+      Named({{"wte", Numbers({2, 3})}, {"a", at::ones({1})}, {"head", Numbers({2, 3})}})));
+  ASSERT_OK(CheckWeights(dir / "same", model));
+  EXPECT_TRUE(at::equal(tied, at::zeros({2, 3})));  // a check changes nothing
+  ASSERT_OK(LoadWeights(dir / "same", model));
+  EXPECT_TRUE(at::equal(tied, Numbers({2, 3})));
+}
+
 TEST(Weights, EverythingThatDiffersIsNamedAndNothingIsChanged) {
   const TempDir dir;
   ASSERT_OK(SaveWeights(dir / "f", Named({{"wte", Numbers({300, 8})},

@@ -46,11 +46,17 @@ struct LoadedWeights {
   std::vector<std::string> unexpected;
 };
 
+/// Ok if `LoadWeights` would find a file that fits; changes nothing.
+/// **Errors.** As `LoadWeights`.
+Status CheckWeights(const std::string& path, const NamedTensors& tensors,
+                    LoadWeightsOptions options = {});
+
 /// Copies the values of a file into the tensors of the same names; the tensors keep their memory.
 /// Names that are missing are found through a tied name, of the file or of the model.
-/// **Errors.** FailedPrecondition: names, shapes or dtypes differ, all of them in one message;
-/// DataLoss: the file is damaged; by errno. Values are changed only by a call that returns ok, or
-/// when the file is damaged while it is read.
+/// **Errors.** FailedPrecondition: names, shapes or dtypes differ, or the file has different values
+/// under names that the model ties, all of them in one message; DataLoss: the file is damaged; by
+/// errno. Values are changed only by a call that returns ok, or when the file is damaged while it
+/// is read.
 StatusOr<LoadedWeights> LoadWeights(const std::string& path, const NamedTensors& tensors,
                                     LoadWeightsOptions options = {});
 
