@@ -53,11 +53,14 @@ StatusOr<MetricsLog> MetricsLog::Open(std::string path) {
 }
 
 MetricsLog::MetricsLog(MetricsLog&& other) noexcept
-    : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      is_torn_(other.is_torn_) {}
 
 MetricsLog& MetricsLog::operator=(MetricsLog&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(file_, other.file_);
+  std::swap(is_torn_, other.is_torn_);
   return *this;
 }
 
@@ -66,6 +69,11 @@ MetricsLog::~MetricsLog() {
 }
 
 Status MetricsLog::Append(const StepMetrics& metrics) {
+  if (is_torn_) {
+    AIT_RETURN_IF_ERROR(
+        Annotate(CutTornLine(file_, path_), StrCat("cannot append step ", metrics.step)));
+    is_torn_ = false;
+  }
   const std::string line = ToJson(metrics) + "\n";
   const off_t before = ::lseek(file_, 0, SEEK_END);
   ssize_t written = -1;
@@ -75,9 +83,9 @@ Status MetricsLog::Append(const StepMetrics& metrics) {
   if (written == static_cast<ssize_t>(line.size())) return OkStatus();
   // A short write means that the disk or a limit is full: the next byte would have failed.
   const int error = written < 0 ? errno : ENOSPC;
-  const bool taken_back = written <= 0 || (before >= 0 && ::ftruncate(file_, before) == 0);
+  is_torn_ = written > 0 && (before < 0 || ::ftruncate(file_, before) != 0);
   return ErrnoError(error, "cannot append step ", metrics.step, " to ", path_,
-                    taken_back ? " (the lines before it are whole)" : " (its last line is torn)");
+                    is_torn_ ? " (its last line is torn)" : " (the lines before it are whole)");
 }
 
 StatusOr<std::vector<StepMetrics>> ReadMetricsLog(const std::string& path) {

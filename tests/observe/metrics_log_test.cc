@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/observe/metrics_log.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -134,6 +137,41 @@ TEST(MetricsLog, AShortWriteIsTakenBack) {
   EXPECT_OK(log.Append({.step = 2}));  // there is room again
   ASSERT_OK_AND_ASSIGN(const auto steps, ReadMetricsLog(dir / "m"));
   EXPECT_EQ(steps.size(), 2u);
+}
+
+TEST(MetricsLog, NothingIsWrittenBehindATornLineThatCannotBeCut) {
+  // A file in memory that is sealed against shrinking.
+  const int file = memfd_create("metrics", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_GE(file, 0);
+  const std::string path = StrCat("/proc/self/fd/", file);
+  ASSERT_OK_AND_ASSIGN(MetricsLog opened, MetricsLog::Open(path));
+  ASSERT_OK(opened.Append({.step = 1}));
+  ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const std::string whole = Contents(path);
+
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = whole.size() + 10, .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = opened.Append({.step = 2});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, HasSubstr("last line is torn")));
+
+  const std::string torn = Contents(path);
+  ASSERT_EQ(torn.size(), whole.size() + 10);
+  MetricsLog log = std::move(opened);
+  for (int step = 3; step < 5; ++step) {
+    const Status refused = log.Append({.step = step});
+    EXPECT_FALSE(refused.ok());
+    EXPECT_THAT(Message(refused), AllOf(HasSubstr(StrCat("cannot append step ", step)),
+                                        HasSubstr("cannot cut the torn last line")));
+    EXPECT_EQ(Contents(path), torn);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto steps, ReadMetricsLog(path));
+  EXPECT_EQ(steps.size(), 1u);
+  close(file);
 }
 
 TEST(MetricsLog, AKilledWriterLeavesWholeLinesAndAtMostOneTorn) {

@@ -37,7 +37,8 @@ class MetricsLog {
 
   /// Appends one line.
   /// **Errors.** ResourceExhausted: the disk is full or a limit is reached; what was written of the
-  /// line is taken back, the lines before are whole, and a later call may succeed.
+  /// line is taken back, the lines before are whole, and a later call may succeed. Where it cannot
+  /// be taken back, later calls try that first, and write nothing until it is.
   Status Append(const StepMetrics& metrics);
 
   const std::string& path() const { return path_; }
@@ -47,6 +48,7 @@ class MetricsLog {
 
   std::string path_;
   int file_ = -1;
+  bool is_torn_ = false;  // the last line is a part of one
 };
 
 /// Reads all whole lines of a log; a torn last line is skipped.
