@@ -40,10 +40,9 @@ std::string WithCommas(double value) {
 }
 
 /// "m:ss", or "h:mm:ss" from one hour on.
-std::string ClockText(const std::optional<Duration>& duration) {
-  if (!duration) return std::string(kUnknown);
-  const auto seconds = std::max<std::int64_t>(
-      0, std::chrono::duration_cast<std::chrono::seconds>(*duration).count());
+std::string ClockText(Duration duration) {
+  const auto seconds =
+      std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(duration).count());
   std::array<char, 64> text{};
   const long long h = seconds / 3600, m = seconds / 60 % 60, s = seconds % 60;
   if (h > 0) {
@@ -62,8 +61,8 @@ std::string MemoryText(const std::optional<Bytes>& bytes) {
 }
 
 std::string StepText(const StepMetrics& metrics) {
-  return StrCat("step ", metrics.step, "/",
-                metrics.total_steps ? std::to_string(*metrics.total_steps) : std::string(kUnknown));
+  if (!metrics.total_steps) return StrCat("step ", metrics.step);
+  return StrCat("step ", metrics.step, "/", *metrics.total_steps);
 }
 
 struct Field {
@@ -81,7 +80,6 @@ std::vector<Field> Fields(const StepMetrics& metrics) {
       metrics.tokens_per_second ? WithCommas(*metrics.tokens_per_second) : std::string(kUnknown);
   std::vector<Field> fields = {
       {0, StepText(metrics)},
-      {10, StrCat("epoch ", OrUnknown("%.2f", metrics.epoch))},
       {1, StrCat("loss ", OrUnknown("%.4f", metrics.loss))},
       {6, StrCat("lr ", OrUnknown("%.2e", metrics.learning_rate))},
       {7, StrCat("norm ", OrUnknown("%.3g", metrics.gradient_norm))},
@@ -89,9 +87,13 @@ std::vector<Field> Fields(const StepMetrics& metrics) {
       {5, StrCat(OrUnknown("%.1f", milliseconds), " ms/step")},
       {8, StrCat("comm ", OrUnknown("%.1f", percent), percent ? "%" : "")},
       {9, StrCat("mem ", MemoryText(metrics.host_memory))},
-      {11, StrCat("elapsed ", ClockText(metrics.elapsed))},
-      {4, StrCat("left ", ClockText(metrics.remaining))},
+      {11,
+       StrCat("elapsed ", metrics.elapsed ? ClockText(*metrics.elapsed) : std::string(kUnknown))},
   };
+  // These are known or not for the whole run: "unknown" would never change.
+  if (metrics.epoch)
+    fields.insert(fields.begin() + 1, {10, StrCat("epoch ", Printf("%.2f", *metrics.epoch))});
+  if (metrics.remaining) fields.push_back({4, StrCat("left ", ClockText(*metrics.remaining))});
   if (metrics.skipped_steps > 0) fields.push_back({2, StrCat("skipped ", metrics.skipped_steps)});
   return fields;
 }

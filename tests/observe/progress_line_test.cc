@@ -40,9 +40,18 @@ TEST(FormatProgress, ShowsEveryField) {
 
 TEST(FormatProgress, WhatIsUnknownIsCalledUnknown) {
   EXPECT_EQ(FormatProgress({.step = 1}),
-            "step 1/unknown  epoch unknown  loss unknown  lr unknown  norm unknown  "
-            "unknown tokens/s  unknown ms/step  comm unknown  mem unknown  elapsed unknown  "
-            "left unknown");
+            "step 1  loss unknown  lr unknown  norm unknown  unknown tokens/s  unknown ms/step  "
+            "comm unknown  mem unknown  elapsed unknown");
+}
+
+TEST(FormatProgress, WhatTheRunCannotKnowIsLeftOut) {
+  StepMetrics metrics = Full();
+  metrics.total_steps.reset();
+  EXPECT_TRUE(FormatProgress(metrics).starts_with("step 120  epoch 0.31  loss 2.4312  "));
+  metrics.epoch.reset();
+  EXPECT_TRUE(FormatProgress(metrics).starts_with("step 120  loss 2.4312  "));
+  metrics.remaining.reset();
+  EXPECT_TRUE(FormatProgress(metrics).ends_with("  elapsed 0:10"));
 }
 
 TEST(FormatProgress, SkippedStepsShowOnceThereAreSome) {

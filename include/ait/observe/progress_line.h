@@ -72,7 +72,8 @@ class ProgressLine {
 };
 
 /// The text of the line, at most `columns` characters if that is positive. Step and loss are always
-/// there, cut if they must be.
+/// there, cut if they must be. The total of steps, the epoch and the time left, which a run may
+/// have no way to know, are left out then; the other fields that are not known say "unknown".
 std::string FormatProgress(const StepMetrics& metrics, int columns = 0);
 
 }  // namespace ait::inline v0

@@ -4,7 +4,7 @@
 
 // What one training step reports: the record behind the progress line and metrics.jsonl.
 //
-// What nobody measured is nullopt, prints as "unknown" and is `null` in JSON; it is never a zero.
+// What nobody measured is nullopt and is `null` in JSON; it is never a zero.
 // Numbers that JSON cannot write (a loss that is NaN) become the strings "nan", "inf" and "-inf".
 //
 //   StepMetrics metrics{.step = 12, .loss = 3.21};
