@@ -90,7 +90,17 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindAdam(const Optimizer& optimizer, c
                                    std::move(rule));
 }
 
+template <typename Options>
+std::string DescribeAdam(const Optimizer& optimizer, const Options& o) {
+  return internal::DescribeOptimizer(
+      optimizer, StrCat("learning_rate ", o.learning_rate, " beta1 ", o.beta1, " beta2 ", o.beta2,
+                        " epsilon ", o.epsilon, " weight_decay ", o.weight_decay));
+}
+
 }  // namespace
+
+std::string AdamW::Describe() const { return DescribeAdam(*this, options_); }
+std::string Adam::Describe() const { return DescribeAdam(*this, options_); }
 
 AdamW::AdamW(Options options, ParameterGroups groups)
     : options_(options), groups_(std::move(groups)) {}

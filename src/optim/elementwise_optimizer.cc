@@ -199,6 +199,20 @@ std::vector<GroupRates> RatesOf(const ParameterGroups& groups, GroupRates own) {
   return rates;
 }
 
+std::string DescribeOptimizer(const Optimizer& optimizer, std::string_view options) {
+  const auto number = [](const std::optional<double>& value) {
+    return value ? StrCat(*value) : std::string("none");
+  };
+  std::string text = StrCat(optimizer.name(), " v", optimizer.state_version(), " {", options, "}");
+  for (const ParameterGroup& group : optimizer.groups()) {
+    text += StrCat(" [", group.name.size(), ":", group.name, " ", group.pattern.size(), ":",
+                   group.pattern, " ", group.min_dimensions, "..", group.max_dimensions,
+                   " learning_rate ", number(group.learning_rate), " weight_decay ",
+                   number(group.weight_decay), "]");
+  }
+  return text;
+}
+
 Status CheckOption(std::string_view optimizer, std::string_view option, double value, double least,
                    double bound) {
   if (value >= least && value < bound) return OkStatus();

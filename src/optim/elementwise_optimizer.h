@@ -38,6 +38,9 @@ class ElementwiseRule {
 /// Rates of every group, the optimizer's own last.
 std::vector<GroupRates> RatesOf(const ParameterGroups& groups, GroupRates own);
 
+/// `Optimizer::Describe`: name, state version, `options` and groups.
+std::string DescribeOptimizer(const Optimizer& optimizer, std::string_view options);
+
 /// InvalidArgument that names the optimizer, the option and its value unless least ≤ value < bound.
 Status CheckOption(std::string_view optimizer, std::string_view option, double value, double least,
                    double bound);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/optim/parameter_groups.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ait::inline v0 {
@@ -41,6 +42,24 @@ Status Validate(const ParameterGroups& groups) {
                                   group.min_dimensions, ", above max_dimensions, ",
                                   group.max_dimensions, "; it would select nothing");
     }
+  }
+  return OkStatus();
+}
+
+Status CheckSelection(const ParameterGroups& groups,
+                      const std::vector<ParameterSegment>& parameters) {
+  for (const ParameterGroup& group : groups) {
+    if (group.pattern == "*") continue;
+    const auto selected = [&](const ParameterSegment& parameter) {
+      return group.Selects(parameter);
+    };
+    if (std::ranges::any_of(parameters, selected)) continue;
+    return InvalidArgumentError(
+        "parameter group \"", group.name, "\" with pattern \"", group.pattern,
+        "\" selects none of the ", parameters.size(), " parameters",
+        parameters.empty() ? std::string()
+                           : StrCat(", whose names are like \"", parameters[0].name, "\""),
+        "; mend the pattern or leave the group out");
   }
   return OkStatus();
 }

@@ -65,6 +65,13 @@ std::vector<std::string> Sgd::state_names() const {
   return {"momentum_buffer"};
 }
 
+std::string Sgd::Describe() const {
+  return internal::DescribeOptimizer(
+      *this, StrCat("learning_rate ", options_.learning_rate, " momentum ", options_.momentum,
+                    " dampening ", options_.dampening, " weight_decay ", options_.weight_decay,
+                    options_.momentum_form == Momentum::kNesterov ? " nesterov" : " classical"));
+}
+
 StatusOr<std::unique_ptr<BoundOptimizer>> Sgd::Bind(const ParameterLayout& layout,
                                                     BindOptions options) const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "ait/memory/heap.h"
 #include "ait/memory/statistics.h"
@@ -297,6 +299,35 @@ TEST(Optimizer, StateComesFromTheMemoryThatIsGiven) {
   auto memory = StatisticsResource::Create(HeapResource::Create());
   ASSERT_OK_AND_ASSIGN(const auto bound, AdamW().Bind(LayoutOf({1000}), {.memory = memory}));
   EXPECT_EQ(memory->statistics().current_bytes, bound->state_bytes());
+}
+
+TEST(Optimizer, DescribesEverythingThatRanksMustShare) {
+  const auto nesterov = [](double rate) {
+    return Sgd{{.learning_rate = rate, .momentum = 0.9, .momentum_form = Momentum::kNesterov}};
+  };
+  const std::vector<std::string> texts = {
+      AdamW().Describe(),
+      Adam().Describe(),
+      Sgd().Describe(),
+      AdamW{{.learning_rate = 3e-4}}.Describe(),
+      AdamW{{.learning_rate = std::nextafter(3e-4, 1)}}.Describe(),
+      AdamW{{.beta1 = 0.8}}.Describe(),
+      AdamW{{.beta2 = 0.8}}.Describe(),
+      AdamW{{.epsilon = 0}}.Describe(),
+      AdamW{{.weight_decay = 0}}.Describe(),
+      AdamW({}, {NoDecayForNormsAndBiases()}).Describe(),
+      AdamW({}, {{.name = "no_decay", .max_dimensions = 1, .weight_decay = 0.5}}).Describe(),
+      AdamW({}, {{.name = "no_decay", .min_dimensions = 1, .weight_decay = 0}}).Describe(),
+      AdamW({}, {{.name = "a", .pattern = "a"}}).Describe(),
+      AdamW({}, {{.name = "a", .pattern = "a", .learning_rate = 0}}).Describe(),
+      Sgd{{.momentum = 0.9}}.Describe(),
+      Sgd{{.momentum = 0.9, .dampening = 0.1}}.Describe(),
+      Sgd{{.weight_decay = 0.1}}.Describe(),
+      nesterov(1e-3).Describe(),
+      nesterov(1e-2).Describe(),
+  };
+  EXPECT_EQ(std::set(texts.begin(), texts.end()).size(), texts.size());
+  EXPECT_EQ(AdamW().Describe(), AdamW().Describe());
 }
 
 }  // namespace

@@ -49,5 +49,18 @@ TEST(ParameterGroups, ABadOptionIsAnErrorThatNamesGroupAndValue) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("min_dimensions is 3")));
 }
 
+TEST(ParameterGroups, AGroupThatSelectsNothingIsNamed) {
+  const std::vector<ParameterSegment> parameters = {{"head.weight", 0, {8, 8}},
+                                                    {"head.bias", 64, {8}}};
+  EXPECT_OK(CheckSelection({{.name = "head", .pattern = "head.*"}}, parameters));
+  EXPECT_OK(CheckSelection({NoDecayForNormsAndBiases()}, {{"weight", 0, {8, 8}}}));
+  EXPECT_THAT(CheckSelection({{.name = "head", .pattern = "haed.*"}}, parameters),
+              StatusIs(StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("\"head\" with pattern \"haed.*\" selects none of the 2"),
+                             HasSubstr("\"head.weight\""))));
+  EXPECT_THAT(CheckSelection({{.name = "head", .pattern = "head.*", .min_dimensions = 3}}, {}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("none of the 0 parameters")));
+}
+
 }  // namespace
 }  // namespace ait

@@ -51,6 +51,8 @@ class AdamW final : public Optimizer {
   int state_version() const override { return 1; }
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   double learning_rate() const override { return options_.learning_rate; }
+  const ParameterGroups& groups() const override { return groups_; }
+  std::string Describe() const override;
   const Options& options() const { return options_; }
 
  private:
@@ -70,6 +72,8 @@ class Adam final : public Optimizer {
   int state_version() const override { return 1; }
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   double learning_rate() const override { return options_.learning_rate; }
+  const ParameterGroups& groups() const override { return groups_; }
+  std::string Describe() const override;
   const Options& options() const { return options_; }
 
  private:

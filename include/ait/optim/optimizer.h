@@ -31,6 +31,7 @@
 #include "ait/base/status.h"
 #include "ait/memory/resource.h"
 #include "ait/optim/executor.h"
+#include "ait/optim/parameter_groups.h"
 #include "ait/optim/parameter_layout.h"
 #include "ait/optim/simd.h"
 
@@ -126,6 +127,11 @@ class Optimizer {
   virtual std::vector<std::string> state_names() const = 0;
   /// The learning rate outside of groups, before the schedule's factor.
   virtual double learning_rate() const = 0;
+  /// The rules that give some parameters other options.
+  virtual const ParameterGroups& groups() const = 0;
+  /// All that must be the same on every rank, as text: name, state version, every option and every
+  /// group. Numbers are written so that two texts are equal only if the numbers are.
+  virtual std::string Describe() const = 0;
 };
 
 }  // namespace ait::inline v0

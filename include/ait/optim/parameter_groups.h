@@ -51,6 +51,12 @@ std::optional<int> GroupOf(const ParameterGroups& groups, const ParameterSegment
 /// min_dimensions above max_dimensions.
 Status Validate(const ParameterGroups& groups);
 
+/// **Errors.** InvalidArgument that names the group and its pattern: it selects none of
+/// `parameters`, which are all that the model has. A group whose pattern is "*" goes by dimensions
+/// alone and may find none.
+Status CheckSelection(const ParameterGroups& groups,
+                      const std::vector<ParameterSegment>& parameters);
+
 /// True if `text` as a whole matches `pattern`, in which `*` stands for any text, also none, and
 /// `?` for any one character.
 bool MatchesPattern(std::string_view pattern, std::string_view text);

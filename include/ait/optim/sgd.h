@@ -45,6 +45,8 @@ class Sgd final : public Optimizer {
   int state_version() const override { return 1; }
   std::vector<std::string> state_names() const override;
   double learning_rate() const override { return options_.learning_rate; }
+  const ParameterGroups& groups() const override { return groups_; }
+  std::string Describe() const override;
   const Options& options() const { return options_; }
 
  private:
