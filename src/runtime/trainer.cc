@@ -7,6 +7,7 @@
 #include <ATen/ops/item.h>
 // clang-format on
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -17,7 +18,9 @@
 #include "ait/observe/metrics_log.h"
 #include "ait/observe/process_memory.h"
 #include "ait/optim/norm.h"
+#include "ait/optim/parameter_groups.h"
 #include "ait/parallel/data_parallel.h"
+#include "parallel/hash_internal.h"
 #include "runtime/agree_internal.h"
 #include "tensor/catch.h"
 
@@ -42,18 +45,30 @@ Status CheckOptions(const TrainerOptions& options) {
   return Annotate(options.schedule.Validate(), "schedule");
 }
 
-/// One number for all that must be the same on every rank in this step (FNV-1a over the words).
-std::uint64_t Fingerprint(const TrainerOptions& options, std::int64_t step, double learning_rate) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(step), std::bit_cast<std::uint64_t>(learning_rate),
-        std::bit_cast<std::uint64_t>(options.clip_norm),
-        static_cast<std::uint64_t>(options.accumulate),
-        static_cast<std::uint64_t>(options.total_steps.value_or(-1)),
-        static_cast<std::uint64_t>(options.nonfinite_limit)}) {
-    hash = (hash ^ word) * 0x100000001b3u;
-  }
-  return hash;
+/// One number for all that must be the same on every rank from the first step to the last.
+std::uint64_t Fingerprint(const TrainerOptions& options, const Optimizer& optimizer) {
+  return internal::Hash64()
+      .Add(std::string_view(optimizer.Describe()))
+      .Add(std::bit_cast<std::uint64_t>(options.clip_norm))
+      .Add(static_cast<std::uint64_t>(options.accumulate))
+      .Add(static_cast<std::uint64_t>(options.total_steps.value_or(-1)))
+      .Add(static_cast<std::uint64_t>(options.nonfinite_limit))
+      .value();
+}
+
+std::vector<ParameterSegment> SegmentsOf(const FlatLayout& layout) {
+  std::vector<ParameterSegment> segments;
+  for (const ParameterInfo& info : layout.parameters())
+    segments.push_back({.name = info.name, .shape = info.sizes});
+  return segments;
+}
+
+/// Time left of a run that has taken `elapsed` for the part `done` of it.
+std::optional<Duration> Remaining(Duration elapsed, double done) {
+  constexpr double kLongest = 1e9;  // seconds; a guess of more, 30 years, is none
+  const double left = Seconds(elapsed) * (1 - std::min(done, 1.0)) / done;
+  if (!(done > 0) || !(left <= kLongest)) return std::nullopt;
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left));
 }
 
 Status CheckLoss(const at::Tensor& sum, std::int64_t count) {
@@ -78,6 +93,7 @@ class Trainer::Impl {
       : engine(engine),
         options(std::move(options)),
         learning_rate_(optimizer.learning_rate()),
+        fingerprint_(Fingerprint(this->options, optimizer)),
         progress_(is_first() ? this->options.progress : ProgressOptions{}) {
     const Status ready = internal::CatchAsStatus([&] { return Prepare(optimizer); });
     if (!ready.ok()) Fail(Annotate(ready, "the trainer cannot start")).IgnoreError();
@@ -85,8 +101,7 @@ class Trainer::Impl {
 
   ~Impl() {
     internal::CatchAsStatus([&] { progress_.Finish(); }).IgnoreError();
-    // The next trainer of this engine begins with clean gradients.
-    if (micro_step_ > 0 && status.ok()) engine.Discard().IgnoreError();
+    DiscardOpenStep();
   }
 
   StatusOr<StepResult> RunStep(const Forward& forward, const std::atomic<bool>& stop_requested) {
@@ -102,15 +117,12 @@ class Trainer::Impl {
     if (!factor.ok()) return Annotate(factor.status(), "the schedule failed");
     const double learning_rate = learning_rate_ * *factor;
     const std::uint64_t request = stop_requested.load(std::memory_order_relaxed) ? 1 : 0;
-    const auto summary =
-        engine.FinishGradients({.count = count_,
-                                .loss_sum = loss_sum_,
-                                .must_agree = Fingerprint(options, step, learning_rate),
-                                .requests = request});
+    const auto summary = engine.FinishGradients({.count = count_,
+                                                 .loss_sum = loss_sum_,
+                                                 .must_agree = MustAgree(learning_rate),
+                                                 .requests = request});
     if (!summary.ok())
       return engine.status().ok() ? End(AtStep(summary.status())) : summary.status();
-    count_ = micro_step_ = 0;
-    loss_sum_ = 0;
     return FinishStep(*summary, *factor, learning_rate);
   }
 
@@ -118,6 +130,7 @@ class Trainer::Impl {
   Status End(Status reason) {
     status = std::move(reason);
     progress_.Finish();
+    DiscardOpenStep();
     return status;
   }
 
@@ -157,10 +170,25 @@ class Trainer::Impl {
   std::int64_t step = 0;
 
  private:
+  /// The next trainer of this engine begins with clean gradients.
+  void DiscardOpenStep() {
+    if (step_is_open_ && engine.status().ok()) engine.Discard().IgnoreError();
+    step_is_open_ = false;
+  }
+
+  std::uint64_t MustAgree(double learning_rate) const {
+    return internal::Hash64()
+        .Add(fingerprint_)
+        .Add(static_cast<std::uint64_t>(step))
+        .Add(std::bit_cast<std::uint64_t>(learning_rate))
+        .value();
+  }
+
   Status AtStep(const Status& reason) const { return Annotate(reason, StrCat("step ", step + 1)); }
 
   Status Prepare(const Optimizer& optimizer) {
     AIT_RETURN_IF_ERROR(CheckOptions(options));
+    AIT_RETURN_IF_ERROR(CheckSelection(optimizer.groups(), SegmentsOf(engine.layout())));
     AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
     if (options.directory.empty() || !is_first()) return OkStatus();
     AIT_RETURN_IF_ERROR(
@@ -170,6 +198,7 @@ class Trainer::Impl {
   }
 
   Status RunMicroStep(const Forward& forward, bool is_last) {
+    step_is_open_ = true;
     AIT_RETURN_IF_ERROR(engine.BeginMicroStep(is_last ? MicroStep::kLast : MicroStep::kAccumulate));
     at::Tensor sum;
     const auto count = internal::CatchAsStatus([&] { return forward(sum); });
@@ -192,6 +221,9 @@ class Trainer::Impl {
     } else {
       AIT_RETURN_IF_ERROR(engine.Discard());
     }
+    step_is_open_ = false;
+    count_ = micro_step_ = 0;
+    loss_sum_ = 0;
     ++step;
     stopped_ = summary.requests != 0;
     if (!finite) ++skipped_;
@@ -230,8 +262,11 @@ class Trainer::Impl {
       metrics.tokens_per_second = static_cast<double>(summary.count) / Seconds(step_time);
       metrics.exposed_communication = Seconds(counters.exposed) / Seconds(step_time);
     }
-    if (options.total_steps)
+    if (options.total_steps) {
       metrics.remaining = (now - *begin_) / step * (*options.total_steps - step);
+    } else if (options.progress_fraction) {
+      metrics.remaining = Remaining(now - *begin_, options.progress_fraction());
+    }
     return metrics;
   }
 
@@ -272,10 +307,12 @@ class Trainer::Impl {
   }
 
   const double learning_rate_;  // of the optimizer, before the schedule
+  const std::uint64_t fingerprint_;
   ProgressLine progress_;
   std::optional<MetricsLog> metrics_;
 
   // The step in progress.
+  bool step_is_open_ = false;
   int micro_step_ = 0;  // done
   std::int64_t count_ = 0;
   double loss_sum_ = 0;
@@ -310,6 +347,8 @@ StatusOr<StepResult> Trainer::RunStep(const Forward& forward) {
 }
 
 Status Trainer::Save(const std::string& path) {
+  if (!impl_->engine.buffers().empty() && impl_->engine.communicator()->size().value() > 1)
+    AIT_RETURN_IF_ERROR(impl_->engine.BroadcastBuffers());
   Status saved;
   if (impl_->is_first()) {
     const std::string& directory = impl_->options.directory;
@@ -324,7 +363,14 @@ Status Trainer::Save(const std::string& path) {
 }
 
 Status Trainer::Load(const std::string& path) {
-  return impl_->Agree(LoadWeights(path, impl_->Weights()).status(), "weights loaded");
+  AIT_RETURN_IF_ERROR(impl_->status);
+  const NamedTensors weights = impl_->Weights();
+  AIT_RETURN_IF_ERROR(impl_->Agree(CheckWeights(path, weights), "weights fit"));
+  const Status loaded = impl_->Agree(LoadWeights(path, weights).status(), "weights loaded");
+  // Some ranks may have other weights now than the rest.
+  if (!loaded.ok())
+    return impl_->End(Annotate(loaded, "the run has ended while weights were read"));
+  return OkStatus();
 }
 
 }  // namespace ait::inline v0

@@ -10,10 +10,12 @@
 #include <fstream>
 #include <limits>
 #include <mutex>
+#include <optional>
 
 #include "ait/base/log.h"
 #include "ait/checkpoint/safetensors.h"
 #include "ait/observe/metrics_log.h"
+#include "ait/optim/adam.h"
 #include "ait/optim/sgd.h"
 #include "ait/runtime/trainer.h"
 #include "runtime/toy_model.h"
@@ -186,6 +188,83 @@ TEST(Trainer, OptionsThatDifferBetweenRanksAreNoticedInTheFirstStep) {
   RunRanks(2, [&](ToyRank& rank) {
     Trainer trainer(*rank.engine, Sgd{}, {.clip_norm = rank.rank() == 0 ? 1.0 : 2.0});
     EXPECT_THAT(Step(trainer, rank), StatusIs(StatusCode::kInvalidArgument, HasSubstr("rank 1")));
+  });
+}
+
+TEST(Trainer, OptimizersThatDifferBetweenRanksAreNoticedInTheFirstStep) {
+  RunRanks(2, [&](ToyRank& rank) {
+    const std::vector<float> before = rank.model.Values();
+    const auto differs = StatusIs(StatusCode::kInvalidArgument, HasSubstr("rank 1"));
+    {  // the same rate, another algorithm
+      const AdamW adam{{.learning_rate = 0.1}};
+      const Sgd sgd{{.learning_rate = 0.1}};
+      Trainer trainer(*rank.engine, rank.rank() == 0 ? static_cast<const Optimizer&>(adam) : sgd);
+      EXPECT_THAT(Step(trainer, rank), differs);
+    }
+    {  // the same rate, another option
+      Trainer trainer(*rank.engine, Sgd{{.momentum = rank.rank() == 0 ? 0.8 : 0.9}});
+      EXPECT_THAT(Step(trainer, rank), differs);
+    }
+    {  // other groups
+      const ParameterGroup group{.name = "output", .pattern = "output", .weight_decay = 0.1};
+      Trainer trainer(*rank.engine,
+                      Sgd({}, rank.rank() == 0 ? ParameterGroups{} : ParameterGroups{group}));
+      EXPECT_THAT(Step(trainer, rank), differs);
+    }
+    EXPECT_EQ(rank.model.Values(), before);
+  });
+}
+
+TEST(Trainer, AfterADisagreementTheEngineServesTheNextTrainer) {
+  RunRanks(2, [&](ToyRank& rank) {
+    std::optional<Trainer> failed(std::in_place, *rank.engine, Sgd{},
+                                  TrainerOptions{.clip_norm = 1.0 + rank.rank()});
+    EXPECT_FALSE(Step(*failed, rank).ok());
+    {
+      Trainer trainer(*rank.engine, Sgd{});  // while the other is still there
+      EXPECT_OK(Step(trainer, rank));
+    }
+    failed.reset();
+    {
+      Trainer trainer(*rank.engine, Sgd{});
+      EXPECT_THAT(
+          trainer.Step(MakeBatch(0, 0), [&](const ToyBatch& b) { return rank.model.Loss(b); }),
+          StatusIs(StatusCode::kInvalidArgument, HasSubstr("counted 0")));
+    }
+    Trainer trainer(*rank.engine, Sgd{});
+    EXPECT_OK(Step(trainer, rank));
+    EXPECT_OK(Step(trainer, rank));
+  });
+}
+
+TEST(Trainer, ALoadThatFailsOnOneRankChangesNoRank) {
+  const TempDir dir;
+  RunRanks(3, [&](ToyRank& rank) {
+    const std::vector<float> start = rank.model.Values();
+    Trainer trainer(*rank.engine, Sgd{{.learning_rate = 0.1}});
+    ASSERT_OK(trainer.Save(dir / "start"));
+    ASSERT_OK(Step(trainer, rank));
+    const std::vector<float> trained = rank.model.Values();
+    ASSERT_NE(trained, start);
+    const Status loaded = trainer.Load(dir / (rank.rank() == 1 ? "gone" : "start"));
+    EXPECT_THAT(loaded,
+                StatusIs(StatusCode::kNotFound, AllOf(HasSubstr("rank 1: "), HasSubstr("/gone"))));
+    EXPECT_EQ(rank.model.Values(), trained);
+    EXPECT_OK(trainer.status());
+    ASSERT_OK(Step(trainer, rank));  // nobody is left behind
+    ASSERT_OK(trainer.Load(dir / "start"));
+    EXPECT_EQ(rank.model.Values(), start);
+  });
+}
+
+TEST(Trainer, AParameterGroupThatSelectsNothingIsNamed) {
+  RunRanks(2, [&](ToyRank& rank) {
+    const Sgd optimizer({}, {{.name = "head", .pattern = "head.*", .learning_rate = 1}});
+    Trainer trainer(*rank.engine, optimizer);
+    const auto step = Step(trainer, rank);
+    EXPECT_FALSE(step.ok());
+    EXPECT_THAT(Message(step.status()),
+                HasSubstr("\"head\" with pattern \"head.*\" selects none of the 2 parameters"));
   });
 }
 

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "ait/checkpoint/safetensors.h"
+#include "ait/comm/thread_group.h"
 #include "ait/observe/metrics_log.h"
 #include "ait/optim/adam.h"
 #include "ait/optim/sgd.h"
@@ -246,6 +248,62 @@ TEST(Trainer, TimesThatTheClockCannotTellAreUnknown) {
     EXPECT_DOUBLE_EQ(moved->metrics.tokens_per_second.value(), 20);
     EXPECT_EQ(moved->metrics.elapsed, std::chrono::milliseconds(250));
   });
+}
+
+TEST(Trainer, TimeLeftFollowsTheFractionOfTheRunThatIsDone) {
+  ManualClock clock;
+  RunRanks(1, [&](ToyRank& rank) {
+    double done = 0;
+    Trainer trainer(*rank.engine, Sgd{},
+                    {.progress_fraction = [&done] { return done; }, .clock = &clock});
+    const auto left_at = [&](double fraction) {
+      done = fraction;
+      return trainer
+          .Step(MakeBatch(0, 5),
+                [&](const ToyBatch& b) {
+                  const LossSum loss = rank.model.Loss(b);
+                  clock.Advance(std::chrono::seconds(10));
+                  return loss;
+                })
+          .value()
+          .metrics.remaining;
+    };
+    EXPECT_EQ(left_at(0), std::nullopt);
+    EXPECT_EQ(left_at(0.25), std::chrono::seconds(60));  // 20 s for a quarter
+    EXPECT_EQ(left_at(0.5), std::chrono::seconds(30));
+    EXPECT_EQ(left_at(2), std::chrono::seconds(0));
+    EXPECT_EQ(left_at(NAN), std::nullopt);
+    EXPECT_EQ(left_at(-1), std::nullopt);
+    EXPECT_EQ(left_at(1e-300), std::nullopt);
+  });
+}
+
+TEST(Trainer, SaveGivesAllRanksTheBuffersOfRankZero) {
+  const TempDir dir;
+  const auto group = MakeThreadGroup(WorldSize(2), {.timeout = std::chrono::seconds(20)});
+  std::vector<std::thread> threads;
+  for (const auto& communicator : group) {
+    threads.emplace_back([&dir, communicator] {
+      const ToyModel model;
+      std::vector<float> statistics = {0, 0};
+      NamedTensors buffers;
+      buffers.Add("running_mean", TensorOver(View(statistics)));
+      const auto engine =
+          DataParallel::Create(communicator, model.Parameters(), {.buffers = buffers}).value();
+      Trainer trainer(*engine, Sgd{});
+      const auto rank = static_cast<float>(communicator->rank().value());
+      ASSERT_OK(trainer.Step(MakeBatch(0, 5), [&](const ToyBatch& b) {
+        statistics = {5 + rank, 7 + rank};  // each from its own data
+        return model.Loss(b);
+      }));
+      ASSERT_OK(trainer.Save(dir / "f"));
+      EXPECT_THAT(statistics, ::testing::ElementsAre(5, 7));
+      statistics = {0, 0};
+      ASSERT_OK(trainer.Load(dir / "f"));
+      EXPECT_THAT(statistics, ::testing::ElementsAre(5, 7));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Trainer, SaveAndLoadKeepTheWeightsOfAllRanks) {

@@ -14,15 +14,20 @@
 //   while (!trainer.done()) {
 //     const TokenBatch* batch = data.Next();
 //     if (batch == nullptr) break;
-//     auto step = trainer.Step(*batch, [&](const TokenBatch& b) { return SumOfLosses(model, b); });
+//     auto step = trainer.Step(*batch, [&](const TokenBatch& b) {
+//       const at::Tensor logits = model->forward(Inputs(b));
+//       return LossSum{SumOfCrossEntropy(logits, Targets(b)), b.token_count()};
+//     });
 //     if (!step.ok()) return step.status();
 //   }
+//   AIT_RETURN_IF_ERROR(data.status());
 //   return trainer.Save();
 //
 // **Collective.** Step, Save and Load: all ranks, in the same order; every rank takes the same
 // branch. **Errors.** Those of one rank (an exception in the loss function, a failed collective)
 // end the run on all: the others return an error that names it. See each call.
-// **Thread-safety.** One thread at a time, but for `RequestStop`. The engine outlives the trainer.
+// **Thread-safety.** One thread at a time, but for `RequestStop`. The engine outlives the trainer,
+// and may have another one after it.
 
 #include <atomic>
 #include <cstdint>
@@ -76,6 +81,9 @@ struct TrainerOptions {
   ProgressOptions progress;
   /// For the epoch of the report: steps that go once through the data.
   std::optional<double> steps_per_epoch;
+  /// For the time left of the report, where `total_steps` does not say: the part of the run that is
+  /// done, 0 to 1, asked after each step. Ranks may answer differently.
+  std::function<double()> progress_fraction;
   /// How long ranks wait for rank 0 to save.
   std::chrono::milliseconds save_timeout = std::chrono::minutes(30);
   LogSink* log = nullptr;  // rank 0 tells of skipped steps and of metrics that cannot be written
@@ -97,8 +105,9 @@ struct StepResult {
 
 class Trainer {
  public:
-  /// Gives the optimizer to the engine. What is wrong with the options, the optimizer or the
-  /// directory is told by `status` and by the first `Step`, on all ranks.
+  /// Gives the optimizer to the engine. What is wrong with the options, the optimizer (a parameter
+  /// group that selects nothing, too) or the directory is told by `status` and by the first `Step`,
+  /// on all ranks.
   Trainer(DataParallel& engine, const Optimizer& optimizer, TrainerOptions options = {});
   /// Ends the progress line. Micro-batches of a step that is not over are thrown away.
   ~Trainer();
@@ -108,7 +117,8 @@ class Trainer {
   /// **Collective. Blocks.** Runs one micro-batch: `loss(batch)` returns a LossSum, or a
   /// StatusOr<LossSum>. Every `accumulate`-th call ends a step.
   /// **Errors.** What `loss` throws or returns, with rank and step; InvalidArgument: the loss is
-  /// not one number, or the options differ between ranks; FailedPrecondition: the trainer is done;
+  /// not one number, or the options or the optimizer differ between ranks; FailedPrecondition: the
+  /// trainer is done;
   /// OutOfRange: too many steps in a row were not finite, with rank or parameter; those of
   /// `DataParallel`. After an error every call returns it again.
   template <typename Batch, typename LossFunction>
@@ -130,13 +140,16 @@ class Trainer {
   void RequestStop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
 
   /// **Collective. Blocks.** Rank 0 writes parameters and buffers as safetensors, durably (see
-  /// ait/checkpoint/weights.h), to `path` or to weights.safetensors in the directory.
+  /// ait/checkpoint/weights.h), to `path` or to weights.safetensors in the directory. Before that
+  /// all ranks get the buffers of rank 0: every rank updates buffers, such as the statistics of a
+  /// BatchNorm, from its own data, and those of rank 0 are the ones kept.
   /// **Errors.** On all ranks the one of rank 0; the old file is as it was then.
   Status Save(const std::string& path = "");
 
   /// **Collective. Blocks.** Every rank reads parameters and buffers from the file, which it must
   /// be able to see. **Errors.** As `LoadWeights`; on all ranks the first error of any, with its
-  /// rank.
+  /// rank. If the file is missing or does not fit on one rank, nothing is changed on any, and the
+  /// trainer goes on; an error while values are read ends the run.
   Status Load(const std::string& path);
 
  private:
