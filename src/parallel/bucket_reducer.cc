@@ -51,6 +51,7 @@ void BucketReducer::Begin() {
   for (Bucket& bucket : buckets_) {
     bucket.pending = bucket.expected;
     bucket.unused = 0;
+    bucket.ready = Time{};
     bucket.exposed = Duration::zero();
     bucket.work = Work();
   }
@@ -104,15 +105,16 @@ void BucketReducer::Report(Time start, Time end, StepCounters& counters) const {
     BucketCounters& report = counters.buckets.emplace_back();
     report.bytes = bucket.buffer.bytes().value();
     report.unused_parameters = bucket.unused;
-    report.ready = bucket.ready - start;
+    if (bucket.ready != Time{}) report.ready = bucket.ready - start;
     report.exposed = bucket.exposed;
     counters.unused_parameters += bucket.unused;
     counters.exposed += bucket.exposed;
     if (communicator_.size().value() == 1 || bucket.buffer.count == 0) continue;
-    const WorkTimes times = bucket.work.times();
-    report.communication = times.finished - times.started;
     ++counters.collectives;
     counters.communicated_bytes += report.bytes;
+    const WorkTimes times = bucket.work.times();
+    if (times.started == Time{} || times.finished == Time{}) continue;  // failed before its turn
+    report.communication = times.finished - times.started;
     counters.communication += report.communication;
     counters.overlap += std::max(Duration::zero(), std::min(times.finished, end) - times.started);
   }

@@ -43,6 +43,13 @@ class BucketReducer {
   /// Adds what this round did to `counters`. `start` and `end` are those of backward.
   void Report(Time start, Time end, StepCounters& counters) const;
 
+  /// True once the bucket of parameter `owner` was issued: nobody may write to it.
+  bool IsIssued(int owner) const { return bucket_of_[static_cast<std::size_t>(owner)] < next_; }
+  /// "bucket 3 (head.weight, head.bias and 4 more)", the one that holds `owner`.
+  const std::string& LabelOf(int owner) const {
+    return buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(owner)])].label;
+  }
+
   int unissued() const { return static_cast<int>(buckets_.size()) - next_; }
 
  private:

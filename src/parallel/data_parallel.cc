@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/parallel/data_parallel.h"
 
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "parallel/agreement_internal.h"
@@ -45,10 +47,12 @@ Status CheckBuffers(const NamedTensors& buffers, const NamedTensors& parameters)
 
 // Everything that a rank can find wrong by itself, before the ranks talk.
 StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensors& parameters,
-                             const DataParallelOptions& options) {
+                             const DataParallelOptions& options,
+                             Status (*check_free)(const NamedTensors&)) {
   AIT_RETURN_IF_ERROR(CheckOptions(options));
   AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
   AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
+  AIT_RETURN_IF_ERROR(check_free(parameters));
   return FlatLayout::Create(std::move(infos), {.world_size = communicator.size(),
                                                .first_bucket = options.first_bucket,
                                                .bucket_cap = options.bucket_cap});
@@ -67,20 +71,30 @@ internal::Facts AllFacts(const FlatLayout& layout, const DataParallelOptions& op
   return facts;
 }
 
+// Calls a method of the engine. An exception leaves it in the middle of something: it ends.
+template <typename Impl, typename Function>
+std::invoke_result_t<Function&> OrEnd(Impl& impl, const char* phase, Function&& function) {
+  using Result = std::invoke_result_t<Function&>;
+  std::optional<Result> result;
+  const Status thrown = internal::CatchAsStatus([&] { result.emplace(function()); });
+  return thrown.ok() ? *std::move(result) : Result(impl.End(thrown, phase));
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(
     std::shared_ptr<Communicator> communicator, NamedTensors parameters,
     DataParallelOptions options) {
   if (communicator == nullptr) return InvalidArgumentError("the communicator is null");
-  StatusOr<FlatLayout> layout =
-      internal::CatchAsStatus([&] { return Prepare(*communicator, parameters, options); });
+  StatusOr<FlatLayout> layout = internal::CatchAsStatus(
+      [&] { return Prepare(*communicator, parameters, options, Impl::CheckFree); });
   AIT_RETURN_IF_ERROR(internal::CheckAgreement(
       *communicator, layout.status(), layout.ok() ? AllFacts(*layout, options) : internal::Facts(),
       layout.ok() ? layout->hash() : 0, {.timeout = options.timeout}));
   auto impl =
       std::make_unique<Impl>(std::move(communicator), std::move(options), *std::move(layout));
-  AIT_RETURN_IF_ERROR(internal::CatchAsStatus([&] { return impl->Start(std::move(parameters)); }));
+  AIT_RETURN_IF_ERROR(
+      OrEnd(*impl, "moving the parameters", [&] { return impl->Start(std::move(parameters)); }));
   return std::unique_ptr<DataParallel>(new DataParallel(std::move(impl)));
 }
 
@@ -103,22 +117,22 @@ Status DataParallel::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd
   return impl_->SetOptimizer(optimizer, max_simd_level);
 }
 Status DataParallel::BeginMicroStep(MicroStep micro_step) {
-  return internal::CatchAsStatus([&] { return impl_->BeginMicroStep(micro_step); });
+  return OrEnd(*impl_, "BeginMicroStep", [&] { return impl_->BeginMicroStep(micro_step); });
 }
 Status DataParallel::Backward(const at::Tensor& loss) {
-  return internal::CatchAsStatus([&] { return impl_->Backward(loss); });
+  return OrEnd(*impl_, "Backward", [&] { return impl_->Backward(loss); });
 }
 StatusOr<GradientSummary> DataParallel::FinishGradients(const StepInput& input) {
-  return internal::CatchAsStatus([&] { return impl_->FinishGradients(input); });
+  return OrEnd(*impl_, "FinishGradients", [&] { return impl_->FinishGradients(input); });
 }
 Status DataParallel::Update(const StepOptions& options) {
-  return internal::CatchAsStatus([&] { return impl_->Update(options); });
+  return OrEnd(*impl_, "Update", [&] { return impl_->Update(options); });
 }
 Status DataParallel::Discard() {
-  return internal::CatchAsStatus([&] { return impl_->Discard(); });
+  return OrEnd(*impl_, "Discard", [&] { return impl_->Discard(); });
 }
 Status DataParallel::BroadcastBuffers() {
-  return internal::CatchAsStatus([&] { return impl_->BroadcastBuffers(); });
+  return OrEnd(*impl_, "BroadcastBuffers", [&] { return impl_->BroadcastBuffers(); });
 }
 
 }  // namespace ait::inline v0

@@ -35,8 +35,10 @@ DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions
 DataParallel::Impl::~Impl() {
   if (hook_target_ == nullptr) return;
   hook_target_->engine = nullptr;
-  reducer_.reset();             // nothing is in flight from here on
-  store_->CompleteGradients();  // the user's backward adds to them
+  (void)internal::CatchAsStatus([&] {
+    reducer_.reset();                    // nothing is in flight from here on
+    return store_->CompleteGradients();  // the user's backward adds to them
+  });
 }
 
 OperationOptions DataParallel::Impl::Labelled(std::string label) const {
@@ -68,12 +70,14 @@ Status DataParallel::Impl::SyncInitialValues() {
   const NamedTensors& named = store_->named();
   if (options.initial_sync == InitialSync::kBroadcast) {
     for (const Buffer& buffer : store_->parameters()) {
-      AIT_RETURN_IF_ERROR(
-          communicator->Broadcast(buffer, Rank(0), Labelled("initial parameters")).Wait());
+      const Status status =
+          communicator->Broadcast(buffer, Rank(0), Labelled("initial parameters")).Wait();
+      if (!status.ok()) return End(status, "broadcasting parameters");
     }
     for (const int i : store_->frozen()) {
       const auto index = static_cast<std::size_t>(i);
-      AIT_RETURN_IF_ERROR(Broadcast(named.tensor(index), named.name(index)));
+      const Status status = Broadcast(named.tensor(index), named.name(index));
+      if (!status.ok()) return End(status, "broadcasting parameters");
     }
     return BroadcastBuffers();
   }
@@ -116,10 +120,27 @@ class DataParallel::Impl::Hook final : public torch::autograd::FunctionPreHook {
                : gradients;
   }
 
+  bool is_live() const { return target_->engine != nullptr; }
+
  private:
   std::shared_ptr<HookTarget> target_;
   std::size_t handle_;
 };
+
+Status DataParallel::Impl::CheckFree(const NamedTensors& parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameters.tensor(i));
+    if (accumulator == nullptr) continue;
+    for (const auto& hook : accumulator->pre_hooks()) {
+      const auto* ours = dynamic_cast<const Hook*>(hook.get());
+      if (ours == nullptr || !ours->is_live()) continue;
+      return FailedPreconditionError("parameter ", parameters.name(i),
+                                     " belongs to another data-parallel engine; destroy that one "
+                                     "before you make a new one over the same model");
+    }
+  }
+  return OkStatus();
+}
 
 void DataParallel::Impl::InstallHooks() {
   hook_target_ = std::make_shared<HookTarget>(HookTarget{this});
@@ -136,27 +157,65 @@ bool DataParallel::Impl::OnGradient(std::size_t h, const at::Tensor& gradient) n
   if (!hook_error_.ok()) return true;
   internal::Handle& handle = store_->handles()[h];
   const std::string& name = layout.parameters()[static_cast<std::size_t>(handle.owner)].name;
+  if (state_ != State::kAccumulating && state_ != State::kReducing) {
+    outside_error_ = FailedPreconditionError(
+        "backward reached parameter ", name,
+        " outside of a micro-step, and its gradients are lost; call BeginMicroStep first");
+    return true;
+  }
   if (c10::GradMode::is_enabled()) {
     hook_error_ = UnimplementedError(
         "double backward is not supported: the gradient of parameter ", name,
         " has a graph of its own; call backward without create_graph, or take higher derivatives "
         "by torch::autograd::grad");
-  } else if (state_ != State::kAccumulating && state_ != State::kReducing) {
-    hook_error_ = FailedPreconditionError("backward reached parameter ", name,
-                                          " outside of a micro-step; call BeginMicroStep first");
-  } else if (state_ == State::kReducing && fired_[h]) {
-    hook_error_ = FailedPreconditionError(
-        "parameter ", name,
-        " got a second gradient in the last micro-step, when the first was being reduced; run one "
-        "backward over the sum of the losses, or make the earlier ones MicroStep::kAccumulate");
+  } else if (state_ == State::kReducing && (fired_[h] || reducer_->IsIssued(handle.owner))) {
+    hook_error_ = FailedPreconditionError(Refusal(h));
   } else {
-    hook_error_ = internal::CatchAsStatus([&] { store_->Accumulate(handle, gradient); });
+    hook_error_ = internal::CatchAsStatus([&] { return store_->Accumulate(handle, gradient); });
   }
   if (!hook_error_.ok() || state_ != State::kReducing) return true;
   fired_[h] = true;
   if (backward_begin_ == Time{}) backward_begin_ = Now();  // loss.backward() of the user
   reducer_->MarkReady(handle.owner);
   return true;
+}
+
+// Why a gradient that comes in the last micro-step is too late.
+std::string DataParallel::Impl::Refusal(std::size_t h) const {
+  const int owner = store_->handles()[h].owner;
+  const std::string& name = layout.parameters()[static_cast<std::size_t>(owner)].name;
+  if (!fired_[h]) {
+    return StrCat("backward reached parameter ", name, " when ", reducer_->LabelOf(owner),
+                  " was being reduced; run one backward over the sum of the losses in the last "
+                  "micro-step, or make the earlier ones MicroStep::kAccumulate");
+  }
+  const char* empty =
+      "make the micro-step MicroStep::kAccumulate, and let a last one without "
+      "backward follow";
+  if (in_backward_) {  // autograd itself comes once to every leaf
+    return StrCat("parameter ", name, " got a second gradient within one backward, when ",
+                  reducer_->LabelOf(owner),
+                  " was waiting for one only: custom functions run a backward of their own inside "
+                  "it (reentrant backward), and several of them use the parameter; ",
+                  empty);
+  }
+  return StrCat("parameter ", name,
+                " got a second gradient in the last micro-step, when the first was being reduced; "
+                "run one backward over the sum of the losses, or make the earlier ones "
+                "MicroStep::kAccumulate; if custom functions run a backward of their own inside "
+                "backward (reentrant backward), ",
+                empty);
+}
+
+Status DataParallel::Impl::TakeHookError() {
+  if (!hook_error_.ok()) return End(hook_error_, "backward");
+  return std::exchange(outside_error_, OkStatus());
+}
+
+// After the backward of the last micro-step, while buckets are in flight.
+Status DataParallel::Impl::CompleteGradients() {
+  AIT_RETURN_IF_ERROR(store_->KeepReduced([this](int owner) { return reducer_->IsIssued(owner); }));
+  return store_->CompleteGradients();
 }
 
 Status DataParallel::Impl::Usable(const char* call) const {
@@ -203,9 +262,10 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   if (state_ == State::kDecided || state_ == State::kUndecided) {
     return FailedPreconditionError("BeginMicroStep: the step is not over; call Update or Discard");
   }
-  if (!hook_error_.ok()) return End(hook_error_, "backward");
+  AIT_RETURN_IF_ERROR(TakeHookError());
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
-  store_->BeginMicroStep();
+  const Status begun = store_->BeginMicroStep();
+  if (!begun.ok()) return End(begun, "beginning a micro-step");
   if (!in_step_) counters = StepCounters{.step = counters.step + 1};
   in_step_ = true;
   ++counters.micro_steps;
@@ -235,14 +295,17 @@ Status DataParallel::Impl::Backward(const at::Tensor& loss) {
   backward_called_ = true;
   backward_begin_ = Now();
   counters.forward += backward_begin_ - forward_begin_;
+  in_backward_ = true;
   const Status status = internal::CatchAsStatus([&] { torch::autograd::backward({loss}, {}); });
+  in_backward_ = false;
   if (!status.ok()) return End(status, "backward");
   if (!hook_error_.ok()) return End(hook_error_, "backward");
   if (state_ == State::kReducing) {
-    store_->CompleteGradients();
+    const Status complete = CompleteGradients();
+    if (!complete.ok()) return End(complete, "backward");
     reducer_->IssueRest();
   }
-  backward_end_ = Now();
+  backward_end_ = forward_begin_ = Now();
   counters.backward += backward_end_ - backward_begin_;
   return OkStatus();
 }
@@ -255,8 +318,9 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
         "BeginMicroStep(MicroStep::kLast) and run backward first");
   }
   if (!hook_error_.ok()) return End(hook_error_, "backward");
+  const Status complete = CompleteGradients();
+  if (!complete.ok()) return End(complete, "completing gradients");
   if (!backward_called_) {  // the user's own, or none at all
-    store_->CompleteGradients();
     reducer_->IssueRest();
     backward_end_ = Now();
     if (backward_begin_ == Time{}) backward_begin_ = backward_end_;
@@ -299,8 +363,11 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   if (optimizers.size() != layout.groups().size()) {
     return FailedPreconditionError("Update: the engine has no optimizer; call SetOptimizer first");
   }
+  AIT_RETURN_IF_ERROR(TakeHookError());
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
   const Time begin = Now();
+  const Status adopted = store_->AdoptGradients();
+  if (!adopted.ok()) return End(adopted, "taking over gradients");
   StepOptions step = given;
   step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
   for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
@@ -325,6 +392,7 @@ Status DataParallel::Impl::Discard() {
     return FailedPreconditionError(
         "Discard: gradients are being reduced; call FinishGradients first");
   }
+  AIT_RETURN_IF_ERROR(TakeHookError());
   CloseStep();
   return OkStatus();
 }

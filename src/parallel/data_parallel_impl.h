@@ -26,6 +26,9 @@ class DataParallel::Impl {
   Impl(std::shared_ptr<Communicator> communicator, DataParallelOptions options, FlatLayout layout);
   ~Impl();
 
+  /// **Errors.** FailedPrecondition that names a parameter which another engine holds.
+  static Status CheckFree(const NamedTensors& parameters);
+
   Status Start(NamedTensors parameters);
   Status SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level);
   Status BeginMicroStep(MicroStep micro_step);
@@ -35,6 +38,10 @@ class DataParallel::Impl {
   Status Discard();
   Status BroadcastBuffers();
   const NamedTensors& parameters() const { return store_->named(); }
+
+  /// Ends the engine: aborts the communicator, so that no peer waits in vain. Returns the reason
+  /// with rank, step and phase.
+  Status End(const Status& reason, const char* phase);
 
   std::shared_ptr<Communicator> communicator;
   DataParallelOptions options;
@@ -58,8 +65,10 @@ class DataParallel::Impl {
 
   void InstallHooks();
   bool OnGradient(std::size_t handle, const at::Tensor& gradient) noexcept;
+  std::string Refusal(std::size_t handle) const;
   Status Usable(const char* call) const;
-  Status End(const Status& reason, const char* phase);
+  Status TakeHookError();
+  Status CompleteGradients();
   void CloseStep();
   Status SyncInitialValues();
   Status Broadcast(const at::Tensor& tensor, std::string label);
@@ -73,10 +82,12 @@ class DataParallel::Impl {
   Executor executor_;
 
   State state_ = State::kReady;
-  std::vector<bool> fired_;  // by handle, in this last micro-step
-  Status hook_error_;
+  std::vector<bool> fired_;       // by handle, in this last micro-step
+  Status hook_error_;             // ends the engine at the next call
+  Status outside_error_;          // a backward outside of a micro-step: told once
   bool in_step_ = false;          // between the first BeginMicroStep and Update or Discard
   bool backward_called_ = false;  // in this micro-step
+  bool in_backward_ = false;      // Backward is on the stack
   Time forward_begin_{};
   Time backward_begin_{};
   Time backward_end_{};

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "ait/base/float16.h"
 #include "parallel/agreement_internal.h"
@@ -81,6 +82,8 @@ StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const st
   SumOfSquares squares;
   std::vector<int> negative;
   std::vector<int> differ;
+  std::vector<int> large;  // that alone, on every rank, would be too much
+  bool overflows = false;
   int not_finite = -1;
   const auto ranks = static_cast<int>(lines.size() / kLineWords);
   for (int r = 0; r < ranks; ++r) {
@@ -90,7 +93,8 @@ StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const st
     }
     if (line[kCount] < 0) negative.push_back(r);
     if (line[kMustAgree] != lines[kMustAgree]) differ.push_back(r);
-    summary.count += line[kCount];
+    if (line[kCount] > std::numeric_limits<std::int64_t>::max() / ranks) large.push_back(r);
+    overflows = overflows || __builtin_add_overflow(summary.count, line[kCount], &summary.count);
     const auto loss_sum = std::bit_cast<double>(line[kLoss]);
     summary.loss_sum += loss_sum;
     if (!std::isfinite(loss_sum) && summary.loss_not_finite < 0) summary.loss_not_finite = r;
@@ -102,6 +106,13 @@ StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const st
   if (!negative.empty()) {
     return InvalidArgumentError("the count of ", RankList(negative),
                                 " is negative; give the number of tokens or samples summed over");
+  }
+  if (overflows) {
+    return InvalidArgumentError("the counts of all ranks add up to more than ",
+                                std::numeric_limits<std::int64_t>::max(),
+                                large.size() == 1 ? "; that of " : "; those of ", RankList(large),
+                                large.size() == 1 ? " is" : " are",
+                                " too large; give the number of tokens or samples summed over");
   }
   if (summary.count == 0) {
     return InvalidArgumentError(

@@ -24,6 +24,18 @@ bool SameKind(const ParameterInfo& a, const ParameterInfo& b) {
          a.strides == b.strides && a.role == b.role;
 }
 
+// Adds the bytes that a parameter takes, if it has all the padding that there can be. False if that
+// does not fit.
+bool AddBytes(const ParameterInfo& info, WorldSize world_size, std::int64_t& total) {
+  std::int64_t bytes = SizeOf(info.dtype);
+  for (const std::int64_t size : info.sizes) {
+    if (__builtin_mul_overflow(bytes, size, &bytes)) return false;
+  }
+  const std::int64_t padding = (256 + FlatLayout::kAlignment * 2 * world_size.value()) * 8;
+  return !__builtin_add_overflow(bytes, padding, &bytes) &&
+         !__builtin_add_overflow(total, bytes, &total);
+}
+
 Status Check(const std::vector<ParameterInfo>& parameters, const FlatLayoutOptions& options) {
   if (options.world_size.value() < 1) {
     return InvalidArgumentError("world size ", options.world_size, " is not positive");
@@ -32,6 +44,7 @@ Status Check(const std::vector<ParameterInfo>& parameters, const FlatLayoutOptio
     return InvalidArgumentError("bucket sizes must be at least 1 byte, but first_bucket is ",
                                 options.first_bucket, " and bucket_cap is ", options.bucket_cap);
   }
+  std::int64_t total = 0;
   std::unordered_map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const ParameterInfo& info = parameters[i];
@@ -43,6 +56,10 @@ Status Check(const std::vector<ParameterInfo>& parameters, const FlatLayoutOptio
     if (std::ranges::any_of(info.sizes, [](std::int64_t size) { return size < 0; })) {
       return InvalidArgumentError("parameter ", info.name,
                                   " has a negative size: ", Join(info.sizes));
+    }
+    if (!AddBytes(info, options.world_size, total)) {
+      return InvalidArgumentError("parameter ", info.name, " of sizes ", Join(info.sizes),
+                                  " takes the model over 2^63 bytes");
     }
     if (info.tied_to < 0) continue;
     const auto owner = static_cast<std::size_t>(info.tied_to);

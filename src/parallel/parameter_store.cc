@@ -12,11 +12,19 @@
 #include "ait/memory/buffer.h"
 #include "ait/memory/heap.h"
 #include "ait/tensor/dtype.h"
+#include "tensor/catch.h"
 
 namespace ait::inline v0::internal {
 namespace {
 
 std::vector<std::int64_t> ToVector(at::IntArrayRef numbers) { return numbers.vec(); }
+
+// "[3, 5]"
+std::string ShapeText(const at::Tensor& tensor) {
+  std::string text;
+  for (const std::int64_t size : tensor.sizes()) text += StrCat(text.empty() ? "" : ", ", size);
+  return StrCat("[", text, "]");
+}
 
 // Where a tensor lies: [begin, end) in bytes, a hull over its elements.
 struct Extent {
@@ -82,6 +90,13 @@ StatusOr<at::Tensor> MakeFlat(const FlatGroup& group, const MemoryHandle& memory
 
 Buffer BufferOf(const at::Tensor& flat, DType dtype) {
   return {flat.data_ptr(), flat.numel(), dtype};
+}
+
+// `detach()` of the view, for instance: another tensor, the same elements.
+bool SameElements(const at::Tensor& a, const at::Tensor& b) {
+  return a.layout() == c10::kStrided && a.sizes() == b.sizes() &&
+         a.const_data_ptr() == b.const_data_ptr() && a.strides() == b.strides() &&
+         a.scalar_type() == b.scalar_type();
 }
 
 }  // namespace
@@ -207,34 +222,49 @@ Status ParameterStore::CheckUnchanged() const {
   return OkStatus();
 }
 
-void ParameterStore::ForgetGradients() { std::ranges::fill(current_, 0); }
-
-void ParameterStore::BeginMicroStep() {
-  std::ranges::fill(touched_, 0);
-  for (Handle& handle : handles_) RestoreView(handle);
-  std::ranges::fill(touched_, 0);
+const std::string& ParameterStore::NameOf(const Handle& handle) const {
+  return layout_->parameters()[static_cast<std::size_t>(handle.owner)].name;
 }
 
-void ParameterStore::RestoreView(Handle& handle) {
+void ParameterStore::ForgetGradients() {
+  std::ranges::fill(current_, 0);
+  for (Handle& handle : handles_) {
+    at::Tensor& found = handle.tensor.mutable_grad();
+    if (!found.is_same(handle.gradient)) found = handle.gradient;
+  }
+}
+
+Status ParameterStore::BeginMicroStep() {
+  std::ranges::fill(touched_, 0);
+  for (Handle& handle : handles_) AIT_RETURN_IF_ERROR(RestoreView(handle));
+  std::ranges::fill(touched_, 0);
+  return OkStatus();
+}
+
+Status ParameterStore::RestoreView(Handle& handle) {
   at::Tensor& found = handle.tensor.mutable_grad();
-  if (found.is_same(handle.gradient)) return;
+  if (found.is_same(handle.gradient)) return OkStatus();
+  if (found.defined() && found.sizes() != handle.gradient.sizes()) {
+    return InvalidArgumentError("the gradient that was given to parameter ", NameOf(handle),
+                                " has the shape ", ShapeText(found), ", but the parameter has ",
+                                ShapeText(handle.gradient), "; give one of the same shape");
+  }
   const at::Tensor stray = std::exchange(found, handle.gradient);
   char& touched = touched_[static_cast<std::size_t>(handle.owner)];
   if (!stray.defined()) {
     // Another tensor of the same tied parameter may have brought its gradient already.
     if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
-    return;
+    return OkStatus();
   }
-  const bool is_view =
-      stray.layout() == c10::kStrided && stray.const_data_ptr() == handle.gradient.const_data_ptr();
-  if (is_view) return;
+  if (SameElements(stray, handle.gradient)) return OkStatus();
   if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
-  Accumulate(handle, stray);
+  const bool overlaps = stray.layout() == c10::kStrided && stray.is_alias_of(handle.gradient);
+  return Accumulate(handle, overlaps ? stray.detach().clone() : stray);
 }
 
-void ParameterStore::Accumulate(Handle& handle, const at::Tensor& gradient) {
+Status ParameterStore::Accumulate(Handle& handle, const at::Tensor& gradient) {
   const c10::NoGradGuard no_grad;
-  RestoreView(handle);
+  AIT_RETURN_IF_ERROR(RestoreView(handle));
   char& current = current_[static_cast<std::size_t>(handle.owner)];
   if (current != 0) {
     handle.gradient.add_(gradient);
@@ -245,10 +275,15 @@ void ParameterStore::Accumulate(Handle& handle, const at::Tensor& gradient) {
   }
   current = 1;
   touched_[static_cast<std::size_t>(handle.owner)] = 1;
+  return OkStatus();
 }
 
-void ParameterStore::CompleteGradients() {
-  for (Handle& handle : handles_) RestoreView(handle);
+Status ParameterStore::CompleteGradients() {
+  Status first;
+  for (Handle& handle : handles_) {
+    const Status status = CatchAsStatus([&] { return RestoreView(handle); });
+    if (first.ok()) first = status;
+  }
   for (std::size_t g = 0; g < gradient_buffers_.size(); ++g) {
     for (const FlatSlot& slot : layout_->groups()[g].slots) {
       char& current = current_[static_cast<std::size_t>(slot.parameter)];
@@ -259,6 +294,29 @@ void ParameterStore::CompleteGradients() {
       current = 1;
     }
   }
+  return first;
+}
+
+Status ParameterStore::AdoptGradients() {
+  for (Handle& handle : handles_) {
+    touched_[static_cast<std::size_t>(handle.owner)] = 0;
+    AIT_RETURN_IF_ERROR(RestoreView(handle));
+  }
+  return CompleteGradients();
+}
+
+Status ParameterStore::KeepReduced(const std::function<bool(int owner)>& in_reduction) {
+  for (Handle& handle : handles_) {
+    at::Tensor& found = handle.tensor.mutable_grad();
+    if (found.is_same(handle.gradient) || !in_reduction(handle.owner)) continue;
+    if (found.defined() && !SameElements(found, handle.gradient)) {
+      return FailedPreconditionError("the gradient of parameter ", NameOf(handle),
+                                     " was replaced while it was being reduced; change gradients "
+                                     "between FinishGradients and Update");
+    }
+    found = handle.gradient;
+  }
+  return OkStatus();
 }
 
 void ParameterStore::BumpVersions() {

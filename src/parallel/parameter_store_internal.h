@@ -5,6 +5,7 @@
 // The tensors of a model and the flat buffers behind them. Everything that touches a tensor, but
 // for the hooks, is here; functions of libtorch may throw, so callers go through CatchAsStatus.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,19 +56,31 @@ class ParameterStore {
   /// changed.
   Status CheckUnchanged() const;
 
-  /// Starts a step: what the gradient buffers hold is of the past, and as good as zero.
+  /// Starts a step: what the gradient buffers hold is of the past, and as good as zero. What the
+  /// user put in the place of a view is dropped.
   void ForgetGradients();
 
   /// Starts a micro-step: makes `.grad` of every handle the view again. A gradient that the user
   /// took away counts as zero, and one that was put in its place as the gradient.
-  void BeginMicroStep();
+  /// **Errors.** of this and the next three: InvalidArgument that names a parameter in the place of
+  /// whose gradient is one of another shape.
+  Status BeginMicroStep();
 
   /// Adds what backward brings for one handle. The first of a step is copied, so that nothing has
   /// to be zeroed in between.
-  void Accumulate(Handle& handle, const at::Tensor& gradient);
+  Status Accumulate(Handle& handle, const at::Tensor& gradient);
 
-  /// Makes the buffers whole: gradients that did not come are zero.
-  void CompleteGradients();
+  /// Makes the buffers whole: gradients that did not come are zero. Goes on after an error, and
+  /// returns the first.
+  Status CompleteGradients();
+
+  /// Takes over what the user has made of whole gradients. A tensor that replaces the gradient of a
+  /// tied parameter is the gradient of all its tensors; of several, the last.
+  Status AdoptGradients();
+
+  /// Puts back the views that the user has set to none, of parameters in reduction.
+  /// **Errors.** FailedPrecondition that names a parameter whose gradient was replaced meanwhile.
+  Status KeepReduced(const std::function<bool(int owner)>& in_reduction);
 
   /// Tells autograd that the parameters have changed, so that a graph from before is not used by
   /// mistake.
@@ -75,7 +88,8 @@ class ParameterStore {
 
  private:
   ParameterStore() = default;
-  void RestoreView(Handle& handle);
+  Status RestoreView(Handle& handle);
+  const std::string& NameOf(const Handle& handle) const;
 
   const FlatLayout* layout_ = nullptr;
   NamedTensors named_;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // DataParallel and what autograd and user code do to parameters and their gradients.
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/ones.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <mutex>
@@ -278,9 +281,199 @@ TEST(DataParallel, RefusesBackwardOutsideOfAMicroStep) {
   const at::Tensor a = Leaf({4}, 1);
   auto engine = Engine(Alone(), List({{"a", a}}));
   torch::autograd::backward({a.sum()}, {});
-  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast),
+  const auto refused = [] {
+    return StatusIs(StatusCode::kFailedPrecondition,
+                    HasSubstr("backward reached parameter a outside of a micro-step"));
+  };
+  EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast), refused());
+  EXPECT_OK(engine->status());  // told once, and nothing has ended
+  EXPECT_OK(engine->SetOptimizer(Sgd{{.learning_rate = 1}}));
+  const at::Tensor before = a.detach().clone();
+  EXPECT_OK(Reduce(*engine, a.sum()));
+  torch::autograd::backward({a.sum()}, {});  // such as a penalty that was forgotten
+  EXPECT_THAT(engine->Update({}), refused());
+  EXPECT_OK(engine->Update({}));
+  EXPECT_TRUE(a.equal(before.sub(1)));
+  torch::autograd::backward({a.sum()}, {});
+  EXPECT_THAT(engine->Discard(), refused());
+  EXPECT_OK(engine->Discard());
+  EXPECT_OK(Reduce(*engine, a.sum()));
+  EXPECT_EQ(First(a.grad()), 1);
+}
+
+TEST(DataParallel, RefusesASecondBackwardThatReachesParametersInReduction) {
+  const at::Tensor a = Leaf({4}, 1);
+  const at::Tensor b = Leaf({4}, 2);
+  auto engine = Engine(Alone(), List({{"a", a}, {"b", b}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  EXPECT_OK(engine->Backward(a.sum()));
+  torch::autograd::backward({b.sum()}, {});
+  EXPECT_EQ(First(b.grad()), 0);  // not written to
+  EXPECT_THAT(engine->FinishGradients({}),
               StatusIs(StatusCode::kFailedPrecondition,
-                       HasSubstr("backward reached parameter a outside of a micro-step")));
+                       HasSubstr("backward reached parameter b when bucket 0 (b, a) was being "
+                                 "reduced")));
+  EXPECT_FALSE(engine->status().ok());
+}
+
+TEST(DataParallel, EndsInDiscardAfterABackwardThatWentWrong) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+  torch::autograd::backward({a.pow(3).sum()}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+  EXPECT_THAT(engine->Discard(),
+              StatusIs(StatusCode::kUnimplemented, HasSubstr("double backward")));
+  EXPECT_FALSE(engine->status().ok());
+}
+
+// Runs a backward of its own within backward, as a re-computation of activations does.
+struct Reentrant : torch::autograd::Function<Reentrant> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& parameter) {
+    context->save_for_backward({input});
+    context->saved_data["parameter"] = parameter;
+    return input.mul(parameter.detach());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const c10::AutoGradMode enabled(true);
+    const at::Tensor input = context->get_saved_variables()[0].detach().set_requires_grad(true);
+    const at::Tensor parameter = context->saved_data["parameter"].toTensor();
+    torch::autograd::backward({input.mul(parameter)}, {gradients[0]});
+    return {input.grad(), at::Tensor()};
+  }
+};
+
+TEST(DataParallel, NamesReentrantBackwardAndTakesItInAnAccumulatingMicroStep) {
+  const at::Tensor a = Leaf({4}, 1);
+  const auto loss = [&](const at::Tensor& input) {
+    return Reentrant::apply(Reentrant::apply(input, a), a).sum();
+  };
+  const at::Tensor input = at::ones({4}).set_requires_grad(true);
+  {
+    auto engine = Engine(Alone(), List({{"a", a}}));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    EXPECT_THAT(engine->Backward(loss(input)),
+                StatusIs(StatusCode::kFailedPrecondition,
+                         HasSubstr("reentrant backward), and several of them use the parameter")));
+  }
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));  // as the message says
+  EXPECT_OK(engine->Backward(loss(input)));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  EXPECT_OK(engine->FinishGradients({}));
+  EXPECT_TRUE(a.grad().equal(a.detach().add(a.detach())));
+}
+
+TEST(DataParallelGradients, MayBeReplacedBeforeTheUpdate) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({2, 2}, 1);
+    const at::Tensor b = Leaf({3}, 2);
+    auto engine = Engine(communicator, List({{"a", a}, {"b", b}}));
+    EXPECT_OK(engine->SetOptimizer(Sgd{{.learning_rate = 1}}));
+    const at::Tensor view = a.grad();
+    const auto loss = [&] { return a.mul(at::arange(4).view({2, 2})).sum().add(b.sum()); };
+    at::Tensor before = a.detach().clone();
+    const at::Tensor b_before = b.detach().clone();
+    EXPECT_OK(Reduce(*engine, loss()));  // of a: 0, 2, 4, 6
+    a.mutable_grad() = a.grad().clamp_max(3);
+    b.mutable_grad().reset();
+    EXPECT_OK(engine->Update({}));
+    EXPECT_TRUE(a.equal(before.sub(at::arange(4).mul(2).clamp_max(3).view({2, 2}))));
+    EXPECT_TRUE(b.equal(b_before));  // none counts as zero
+    EXPECT_TRUE(a.grad().is_same(view));
+
+    before = a.detach().clone();
+    EXPECT_OK(Reduce(*engine, loss()));  // and nothing is left of it in the next step
+    EXPECT_TRUE(a.grad().equal(at::arange(4).mul(2).to(at::kFloat).view({2, 2})));
+    a.mutable_grad() = a.grad().t();  // looks into the buffer itself
+    EXPECT_OK(engine->Update({}));
+    EXPECT_TRUE(a.equal(before.sub(at::arange(4).mul(2).view({2, 2}).t())));
+
+    EXPECT_OK(Reduce(*engine, loss()));
+    a.mutable_grad() = at::ones({2, 2});
+    EXPECT_OK(engine->Discard());
+    EXPECT_TRUE(a.grad().is_same(view));
+    EXPECT_OK(Reduce(*engine, loss()));
+    EXPECT_EQ(a.grad()[1][1].item<float>(), 6);
+  });
+}
+
+TEST(DataParallelGradients, MayNotBeReplacedWhileTheyAreReduced) {
+  const at::Tensor a = Leaf({4}, 1);
+  auto engine = Engine(Alone(), List({{"a", a}}));
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  EXPECT_OK(engine->Backward(a.sum()));
+  a.mutable_grad().reset();  // of no consequence: it is the sum already
+  EXPECT_OK(engine->FinishGradients({}));
+  EXPECT_EQ(First(a.grad()), 1);
+  EXPECT_OK(engine->Discard());
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  EXPECT_OK(engine->Backward(a.sum()));
+  a.mutable_grad() = at::ones({4});
+  EXPECT_THAT(
+      engine->FinishGradients({}),
+      StatusIs(StatusCode::kFailedPrecondition,
+               HasSubstr("the gradient of parameter a was replaced while it was being reduced")));
+}
+
+TEST(DataParallelGradients, OfAnotherShapeEndTheEngineAndAreNamed) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    auto engine = Engine(communicator, List({{"a", a}}));
+    if (communicator->rank() == Rank(1)) {
+      a.mutable_grad() = at::ones({1});  // would be taken for four elements
+      EXPECT_THAT(engine->BeginMicroStep(MicroStep::kLast),
+                  StatusIs(StatusCode::kInvalidArgument,
+                           HasSubstr("the gradient that was given to parameter a has the shape "
+                                     "[1], but the parameter has [4]")));
+      EXPECT_FALSE(engine->status().ok());
+      engine.reset();  // does not mind it
+      return;
+    }
+    const Status status = Reduce(*engine, a.sum());
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("given to parameter a"));
+  });
+}
+
+TEST(DataParallel, EndsOnAnExceptionOutsideOfBackward) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    auto engine = Engine(communicator, List({{"a", a}}));
+    if (communicator->rank() == Rank(1)) {
+      a.mutable_grad() = at::ones({4}, at::TensorOptions(at::kMeta));  // cannot be copied
+      const Status status = engine->BeginMicroStep(MicroStep::kLast);
+      EXPECT_FALSE(status.ok());
+      EXPECT_THAT(Message(status), HasSubstr("rank 1, step 0, BeginMicroStep"));
+      EXPECT_EQ(engine->status(), status);
+      engine.reset();  // and neither does the destructor end the process
+      return;
+    }
+    const Status status = Reduce(*engine, a.sum());
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("rank 1, step 0, BeginMicroStep"));
+  });
+}
+
+TEST(DataParallel, RefusesParametersOfAnotherEngine) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({4}, 1);
+    const at::Tensor b = Leaf({4}, 2);
+    const at::Tensor c = Leaf({4}, 3);
+    auto engine = Engine(communicator, List({{"a", a}, {"b", b}}));
+    EXPECT_THAT(
+        DataParallel::Create(communicator, List({{"c", c}, {"b", b}})),
+        StatusIs(StatusCode::kFailedPrecondition,
+                 HasSubstr("parameter b belongs to another data-parallel engine; destroy that")));
+    EXPECT_OK(Reduce(*engine, a.sum().add(b.sum())));  // which has not suffered
+    EXPECT_EQ(First(b.grad()), 2);
+    const at::Tensor graph = b.sum();  // keeps the old hook
+    engine.reset();
+    engine = Engine(communicator, List({{"c", c}, {"b", b}}));
+    EXPECT_OK(Reduce(*engine, b.sum().add(c.sum())));
+    EXPECT_EQ(First(b.grad()), 2);
+  });
 }
 
 TEST(DataParallel, NoticesParametersThatWereFrozenUnfrozenOrMoved) {
@@ -358,15 +551,22 @@ TEST(DataParallel, NamesBucketRankAndPhaseWhenAPeerDoesNotCome) {
       [](std::shared_ptr<Communicator> communicator) {
         const at::Tensor a = Leaf({4}, 1);
         const at::Tensor b = Leaf({4}, 2);
-        auto engine = Engine(communicator, List({{"a", a}, {"b", b}}));
+        auto engine = Engine(communicator, List({{"a", a}, {"b", b}}),
+                             {.first_bucket = Bytes(1), .bucket_cap = Bytes(1)});
         if (communicator->rank() == Rank(1)) return;  // leaves after Create
+        const Time begin = SystemClock().now();
         EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
         EXPECT_OK(engine->Backward(a.mul(b).sum()));
         const Status status = engine->FinishGradients({}).status();
         EXPECT_FALSE(status.ok());
         EXPECT_THAT(Message(status), HasSubstr("rank 0, step 1, waiting for gradients"));
-        EXPECT_THAT(Message(status), HasSubstr("bucket 0 (b, a)"));
+        EXPECT_THAT(Message(status), HasSubstr("bucket 0 (b)"));
         EXPECT_THAT(Message(status), HasSubstr("rank 1"));
+        ASSERT_EQ(engine->counters().buckets.size(), 2u);
+        for (const BucketCounters& bucket : engine->counters().buckets) {  // the second never began
+          EXPECT_GE(bucket.communication, Duration::zero());
+          EXPECT_LE(bucket.communication, SystemClock().now() - begin);
+        }
       },
       std::chrono::seconds(2));
 }
@@ -426,6 +626,29 @@ TEST(DataParallel, TakesItsBuffersFromTheMemoryGiven) {
     EXPECT_EQ(memory->left(), 10'000u - 2 * 128 * 4);  // the model lives there
   }
   EXPECT_EQ(memory->left(), 10'000u);
+}
+
+class Throwing final : public MemoryResource {
+ public:
+  MemoryProperties properties() const override { return {.name = "throwing"}; }
+
+ private:
+  StatusOr<void*> DoAllocate(std::size_t /*bytes*/, std::size_t /*alignment*/) override {
+    throw std::runtime_error("the memory of the test throws");
+  }
+  void DoDeallocate(void* /*block*/, std::size_t /*bytes*/, std::size_t /*alignment*/) override {}
+};
+
+TEST(DataParallel, FailsOnAllRanksIfOneThrowsInCreate) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({128}, 1);
+    DataParallelOptions options;
+    if (communicator->rank() == Rank(1)) options.memory = std::make_shared<Throwing>();
+    const Status status = DataParallel::Create(communicator, List({{"a", a}}), options).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(Message(status), HasSubstr("the memory of the test throws"));
+    EXPECT_THAT(Message(status), HasSubstr("rank 1"));
+  });
 }
 
 TEST(DataParallel, FailsOnAllRanksIfOneHasNoMemory) {

@@ -186,6 +186,35 @@ TEST(DataParallel, CountsWhatAStepDid) {
   });
 }
 
+TEST(DataParallel, CountsForwardOnceWhenBackwardRunsTwice) {
+  TinyModel model;
+  auto engine = Engine(Alone(), model.Parameters());
+  const Time begin = SystemClock().now();
+  EXPECT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+  EXPECT_OK(engine->Backward(model.Loss(Tokens(4, 1), Tokens(4, 2))));
+  EXPECT_OK(engine->Backward(model.Loss(Tokens(4, 3), Tokens(4, 4))));
+  const Duration elapsed = SystemClock().now() - begin;
+  EXPECT_LE(engine->counters().forward + engine->counters().backward, elapsed);
+}
+
+TEST(DataParallel, RefusesCountsThatAddUpToTooMuch) {
+  RunRanks(3, [](std::shared_ptr<Communicator> communicator) {
+    at::Tensor weight = ::ait::testing::Leaf({5}, 1);
+    NamedTensors parameters;
+    parameters.Add("weight", weight);
+    auto engine = Engine(communicator, parameters);
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    EXPECT_OK(engine->Backward(weight.sum()));
+    const bool is_huge = communicator->rank() != Rank(1);
+    EXPECT_THAT(
+        engine->FinishGradients({.count = is_huge ? std::numeric_limits<std::int64_t>::max() : 1}),
+        StatusIs(StatusCode::kInvalidArgument,
+                 HasSubstr("the counts of all ranks add up to more than "
+                           "9223372036854775807; those of ranks 0, 2 are too large")));
+    EXPECT_OK(engine->status());
+  });
+}
+
 TEST(DataParallel, SaysWhichParameterIsNotFinite) {
   RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
     TinyModel model;

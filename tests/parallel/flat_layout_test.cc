@@ -161,6 +161,27 @@ TEST(FlatLayout, RefusesWhatMakesNoSense) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("not an earlier owner")));
 }
 
+TEST(FlatLayout, RefusesSizesThatOverflow) {
+  const auto info = [](std::string name, std::vector<std::int64_t> sizes) {
+    ParameterInfo made{.name = std::move(name), .sizes = std::move(sizes)};
+    made.strides.assign(made.sizes.size(), 1);
+    return made;
+  };
+  const auto error = [](std::vector<ParameterInfo> parameters) {
+    return FlatLayout::Create(std::move(parameters)).status();
+  };
+  constexpr std::int64_t kBig = std::int64_t{1} << 31;
+  EXPECT_THAT(error({info("a", {kBig, kBig, 4})}),  // the product wraps to 0
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("parameter a of sizes [2147483648, 2147483648, 4] takes the model "
+                                 "over 2^63 bytes")));
+  EXPECT_THAT(error({info("a", {kBig, kBig / 2})}),  // elements fit, bytes do not
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("parameter a")));
+  EXPECT_OK(error({info("a", {kBig, kBig / 4})}));
+  EXPECT_THAT(error({info("a", {kBig, kBig / 4}), info("b", {kBig, kBig / 4})}),  // nor do both
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("parameter b")));
+}
+
 TEST(FlatLayout, DescribesItself) {
   const std::string text = Make({Info("first", {4}), Info("second", {4})}).Describe();
   EXPECT_THAT(text, HasSubstr("2 parameters, 1 flat buffers, 1 buckets, world size 1"));

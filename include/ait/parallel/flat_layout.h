@@ -10,11 +10,9 @@
 //
 //   - reverse registration order, since backward reaches the last layers first;
 //   - a parameter starts on a multiple of 64 elements and of 128 bytes, with zeros in between, and
-//   is
-//     never split over two buckets;
+//     is never split over two buckets;
 //   - a bucket is closed before the parameter that would take it over its size; the first bucket of
-//   a
-//     group is small, so that communication begins early; a parameter larger than the size has a
+//     a group is small, so that communication begins early; a parameter larger than the size has a
 //     bucket of its own;
 //   - a bucket ends on a multiple of lcm(64 x world size, 128) elements, so that it divides into
 //     equal slices, one per rank, that start on multiples of 64 elements too;
@@ -49,7 +47,7 @@ struct ParameterInfo {
   /// Index of the first parameter with the same memory; -1 if there is none before this one.
   int tied_to = -1;
 
-  /// Product of the sizes.
+  /// Product of the sizes, which must fit; `FlatLayout::Create` checks that.
   std::int64_t count() const;
   bool operator==(const ParameterInfo&) const = default;
 };
@@ -76,8 +74,8 @@ struct FlatSlot {
 struct FlatBucket {
   int group = 0;
   std::int64_t begin = 0;  // elements, within the buffer of the group
-  std::int64_t count =
-      0;  // multiple of lcm(64 x world size, 128); 0 if all its parameters are empty
+  /// A multiple of lcm(64 x world size, 128); 0 if all its parameters are empty.
+  std::int64_t count = 0;
   std::vector<int> parameters;  // in order of their offsets
 
   /// First element of the slice that `rank` owns, and the length of every slice.
@@ -100,8 +98,9 @@ class FlatLayout {
   /// Elements that a parameter or a slice starts on a multiple of.
   static constexpr std::int64_t kAlignment = 64;
 
-  /// **Errors.** InvalidArgument: a name that is empty or occurs twice, a negative size, `tied_to`
-  /// that is not an earlier owner of the same kind, a world size or bucket size below 1.
+  /// **Errors.** InvalidArgument: a name that is empty or occurs twice, a negative size, sizes
+  /// whose bytes do not fit 63 bits, `tied_to` that is not an earlier owner of the same kind, a
+  /// world size or bucket size below 1.
   static StatusOr<FlatLayout> Create(std::vector<ParameterInfo> parameters,
                                      const FlatLayoutOptions& options = {});
 
