@@ -392,9 +392,9 @@ Status DataParallel::Impl::Discard() {
     return FailedPreconditionError(
         "Discard: gradients are being reduced; call FinishGradients first");
   }
-  AIT_RETURN_IF_ERROR(TakeHookError());
-  CloseStep();
-  return OkStatus();
+  const Status found = TakeHookError();
+  CloseStep();  // whatever was found is thrown away with it
+  return found;
 }
 
 void DataParallel::Impl::CloseStep() {

@@ -21,15 +21,16 @@
 // what all ranks together have counted. So two ranks give, bit for bit, what one rank gives that
 // accumulates the two batches, and the size of the buckets changes no bit.
 //
-// `.grad` is whole between FinishGradients and Update: the place to look at gradients, or to add to
-// them.
+// `.grad` is whole between FinishGradients and Update: the place to look at gradients, or to change
+// them, in the same way on every rank. A tensor that is put in its place counts instead of it.
 //
 // A parameter may be used many times, not at all, or by some ranks only; it may be tied or frozen.
 // What it may not: change its requires_grad, its memory or its shape afterwards. A tensor that
 // replaces a parameter in its module is not seen; change values in place, under NoGradGuard.
 //
 // **Collective.** Create, FinishGradients, BroadcastBuffers, and the Backward of a last micro-step:
-// all ranks, in the same order.
+// all ranks, in the same order. From the BeginMicroStep of a last micro-step to FinishGradients the
+// communicator is the engine's: use another one (`Communicator::Split`) for anything else.
 // **Errors.** A failed collective, or an exception in backward, ends the engine: the error names
 // bucket, rank and phase, the communicator is aborted so that no peer waits in vain, and every
 // later call returns FailedPrecondition with the first reason.
@@ -114,7 +115,8 @@ class DataParallel {
   /// the parameters. The tensors stay the same objects, their values keep their strides; a
   /// parameter with gaps in memory becomes contiguous.
   /// **Errors.** InvalidArgument, on every rank, names the parameter and the ranks that differ;
-  /// Unimplemented: a ZeRO stage, or a tensor that is not in host memory.
+  /// Unimplemented: a ZeRO stage, or a tensor that is not in host memory; FailedPrecondition: a
+  /// parameter belongs to another engine that has not been destroyed.
   static StatusOr<std::unique_ptr<DataParallel>> Create(std::shared_ptr<Communicator> communicator,
                                                         NamedTensors parameters,
                                                         DataParallelOptions options = {});
@@ -137,7 +139,8 @@ class DataParallel {
   std::span<const std::unique_ptr<BoundOptimizer>> optimizers() const;
 
   /// Opens a micro-step, before its forward. **Errors.** FailedPrecondition: a last micro-step is
-  /// still open, or a parameter was frozen, unfrozen or moved since Create; it is named.
+  /// still open, or a parameter was frozen, unfrozen or moved since Create; it is named. Here, in
+  /// Update and in Discard also, once: backward ran outside of a micro-step.
   Status BeginMicroStep(MicroStep micro_step);
 
   /// **Blocks.** Runs backward from a scalar. `loss.backward()` in user code does the same, but
@@ -158,7 +161,8 @@ class DataParallel {
   /// accumulated so far. Refused while a last micro-step is open.
   Status Discard();
 
-  /// **Collective. Blocks.** Gives all ranks the buffers of rank 0.
+  /// **Collective. Blocks.** Gives all ranks the buffers of rank 0. Not while a last micro-step is
+  /// open.
   Status BroadcastBuffers();
 
   /// Of the step in progress, or of the last one until the next begins.
