@@ -10,7 +10,7 @@ namespace nn = torch::nn;
 
 std::optional<GptConfig> GptConfig::Named(std::string_view name) {
   if (name == "quickstart")
-    return GptConfig{.layers = 4, .width = 256, .heads = 4, .context = 128, .batch = 8};
+    return GptConfig{.layers = 4, .width = 192, .heads = 6, .context = 128, .batch = 4};
   if (name == "A") return GptConfig{};
   if (name == "B")
     return GptConfig{.layers = 6, .width = 1024, .heads = 16, .context = 64, .batch = 1};

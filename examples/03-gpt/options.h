@@ -21,7 +21,7 @@ struct Options {
   std::string data = "build/data/gcide";           // --data: what `ait pack` wrote
   std::string out = "build/runs/gpt";              // --out: weights.safetensors and metrics.jsonl
   ait::Duration length = std::chrono::minutes(2);  // --minutes
-  double learning_rate = 2e-3;                     // --lr
+  double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
   bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
 
@@ -29,7 +29,7 @@ struct Options {
   std::string weights = "build/runs/gpt/weights.safetensors";  // --weights
   std::string prompt = "The ";                                 // --prompt
   std::int64_t tokens = 300;                                   // --tokens
-  double temperature = 0.7;                                    // --temperature
+  double temperature = 0.5;                                    // --temperature
 
   /// **Errors.** InvalidArgument with the usage text.
   static ait::StatusOr<Options> Parse(int argc, char** argv);
