@@ -2,6 +2,7 @@
 // A GPT on real text: `gpt train` on any number of ranks, then `gpt generate` from the weights.
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -21,15 +22,17 @@
 
 namespace {
 
-ait::Trainer* running_trainer = nullptr;
+/// Set by Ctrl-C. The handler touches nothing else, so it may run at any time, also while the
+/// weights are saved.
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+void Interrupt(int) { interrupted = true; }
 
-/// How much of the time is used, 0 to 1 and beyond, as the clock of rank 0 has it: the same on all
-/// ranks.
-ait::StatusOr<double> Progress(ait::Communicator& communicator, ait::Time begin,
-                               ait::Duration length) {
-  double progress[] = {std::chrono::duration<double>(ait::SystemClock().now() - begin) / length};
-  AIT_RETURN_IF_ERROR(communicator.Broadcast(ait::View(progress), ait::Rank(0)).Wait());
-  return progress[0];
+/// The number of rank 0, on all ranks.
+ait::StatusOr<double> OfRankZero(ait::Communicator& communicator, double number) {
+  double numbers[] = {number};
+  AIT_RETURN_IF_ERROR(communicator.Broadcast(ait::View(numbers), ait::Rank(0)).Wait());
+  return numbers[0];
 }
 
 ait::Status Train(const Options& options) {
@@ -58,23 +61,25 @@ ait::Status Train(const Options& options) {
     const double warmup = std::min(1.0, static_cast<double>(step + 1) / 20);
     return warmup * (0.05 + 0.475 * (1 + std::cos(M_PI * std::min(1.0, progress))));
   };
+  const ait::Time begin = ait::SystemClock().now();
+  const auto used = [&] {
+    return std::chrono::duration<double>(ait::SystemClock().now() - begin) / options.length;
+  };
   ait::Trainer trainer(*engine, optimizer,
                        {.clip_norm = 1.0,
                         .schedule = schedule,
                         .directory = options.out,
                         .progress = ait::ProgressTo(STDERR_FILENO),
                         .steps_per_epoch = static_cast<double>(data.sample_count()) /
-                                           static_cast<double>(config.batch * all.size().value())});
-  running_trainer = &trainer;
-  for (int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int) { running_trainer->RequestStop(); });
-  }
+                                           static_cast<double>(config.batch * all.size().value()),
+                        .progress_fraction = used});
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, Interrupt);
 
   Summary summary;
-  const ait::Time begin = ait::SystemClock().now();
   while (!trainer.done()) {
-    AIT_ASSIGN_OR_RETURN(progress, Progress(all, begin, options.length));
+    AIT_ASSIGN_OR_RETURN(progress, OfRankZero(all, used()));
     if (progress >= 1) break;
+    if (interrupted) trainer.RequestStop();
     const ait::TokenBatch* batch = data.Next();
     if (batch == nullptr) return data.status();
     auto step = trainer.Step(*batch, [&](const ait::TokenBatch& b) {
@@ -85,7 +90,6 @@ ait::Status Train(const Options& options) {
     if (!step.ok()) return step.status();
     summary.Add(step->metrics, batch->global_rows * batch->sequence_length);
   }
-  running_trainer = nullptr;
   AIT_RETURN_IF_ERROR(trainer.Save());
   if (all.rank() == ait::Rank(0)) summary.Print(options.out);
   return ait::OkStatus();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ait/data/pack.h"
@@ -44,8 +45,7 @@ TEST_F(GptExample, StopsOnInterruptWithWholeWeightsAndMetrics) {
   Process run = Train(Pack(5000), "60");
   run.ReadUntil("step 1");
   run.Signal(SIGINT);
-  const testing::Exit exit = run.Wait();
-  EXPECT_THAT(exit.output, ::testing::HasSubstr("weights and metrics"));
+  run.ExpectExit(0, "weights and metrics");
   ASSERT_OK_AND_ASSIGN(const auto metrics, ReadMetricsLog(folder_ / "run/metrics.jsonl"));
   EXPECT_FALSE(metrics.empty());
 
@@ -54,6 +54,26 @@ TEST_F(GptExample, StopsOnInterruptWithWholeWeightsAndMetrics) {
                       .args = {"generate", "--weights", folder_ / "run/weights.safetensors",
                                "--prompt", "A sample", "--tokens", "20"}});
   generate.ExpectExit(0, "A sample");
+}
+
+TEST_F(GptExample, ShowsTheTimeThatIsLeft) {
+  Process run = Train(Pack(5000), "60");
+  EXPECT_EQ(run.ReadUntil("left ").find("unknown"), std::string::npos);
+}
+
+TEST_F(GptExample, InterruptsWithoutEndLoseNothing) {
+  Process run = Process::Spawn(
+      {.program = AIT_GPT,
+       .args = {"train", "--data", Pack(5000), "--out", folder_ / "run", "--minutes", "60"},
+       .timeout = std::chrono::seconds(120)});
+  run.ReadUntil("step 1");
+  // Also while it saves, and while it ends.
+  for (int i = 0; i < 100'000 && run.running(); ++i) {
+    kill(run.pid(), SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  run.ExpectExit(0, "weights and metrics");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/weights.safetensors"));
 }
 
 TEST_F(GptExample, SaysThatTheCorpusIsMissing) {
