@@ -29,7 +29,7 @@ struct Options {
   std::string weights = "build/runs/gpt/weights.safetensors";  // --weights
   std::string prompt = "The ";                                 // --prompt
   std::int64_t tokens = 300;                                   // --tokens
-  double temperature = 0.5;                                    // --temperature
+  double temperature = 0.7;                                    // --temperature
 
   /// **Errors.** InvalidArgument with the usage text.
   static ait::StatusOr<Options> Parse(int argc, char** argv);
