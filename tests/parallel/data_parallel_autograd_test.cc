@@ -12,6 +12,7 @@
 #include "ait/memory/resource.h"
 #include "ait/optim/sgd.h"
 #include "ait/parallel/data_parallel.h"
+#include "parallel/engine_support.h"
 #include "parallel/tiny_model.h"
 #include "support/status_matchers.h"
 
@@ -19,36 +20,17 @@ namespace ait {
 namespace {
 
 using ::ait::testing::Alone;
+using ::ait::testing::Engine;
+using ::ait::testing::First;
 using ::ait::testing::Leaf;
+using ::ait::testing::List;
+using ::ait::testing::Reduce;
 using ::ait::testing::RunRanks;
 using ::ait::testing::StatusIs;
 using ::ait::testing::TinyModel;
 using ::ait::testing::Tokens;
 using ::ait::testing::Values;
 using ::testing::HasSubstr;
-
-NamedTensors List(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-  NamedTensors list;
-  for (const auto& [name, tensor] : tensors) list.Add(name, tensor);
-  return list;
-}
-
-std::unique_ptr<DataParallel> Engine(const std::shared_ptr<Communicator>& communicator,
-                                     const NamedTensors& parameters,
-                                     DataParallelOptions options = {}) {
-  auto engine = DataParallel::Create(communicator, parameters, std::move(options));
-  EXPECT_OK(engine);
-  return engine.ok() ? *std::move(engine) : nullptr;
-}
-
-// One last micro-step from a loss.
-Status Reduce(DataParallel& engine, const at::Tensor& loss) {
-  AIT_RETURN_IF_ERROR(engine.BeginMicroStep(MicroStep::kLast));
-  AIT_RETURN_IF_ERROR(engine.Backward(loss));
-  return engine.FinishGradients({}).status();
-}
-
-float First(const at::Tensor& tensor) { return tensor.reshape({-1})[0].item<float>(); }
 
 TEST(DataParallelGradients, AreViewsThatSurviveSetToNoneAtAnyTime) {
   RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
