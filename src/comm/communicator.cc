@@ -217,4 +217,22 @@ void Communicator::Abort(const Status& reason) {
   transport_->Abort(reason);
 }
 
+StatusOr<std::shared_ptr<Communicator>> Communicator::Survivors(Options options) {
+  const Deadline deadline =
+      Deadline::After(options.timeout.count() == 0 ? options_.timeout : options.timeout);
+  AIT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, transport_->Survivors(deadline));
+  return std::make_shared<Communicator>(std::move(transport), options_);
+}
+
+MemoryHandle Communicator::memory() const { return transport_->memory(); }
+
+void Communicator::Note(std::int64_t step, std::string_view phase) {
+  transport_->Note(step, phase);
+}
+
+StatusOr<std::unique_ptr<Transport>> Transport::Survivors(Deadline) {
+  return UnimplementedError("rank ", rank(), ": the transport \"", name(),
+                            "\" cannot make a group of the survivors; start the run anew");
+}
+
 }  // namespace ait::inline v0

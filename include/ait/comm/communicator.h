@@ -34,6 +34,7 @@
 #include "ait/comm/buffer.h"
 #include "ait/comm/operation.h"
 #include "ait/comm/work.h"
+#include "ait/memory/resource.h"
 
 namespace ait::inline v0 {
 
@@ -118,6 +119,20 @@ class Communicator {
   /// Breaks the group on every rank: everything in flight and later fails with Aborted and
   /// `reason`.
   void Abort(const Status& reason);
+
+  /// **Collective. Blocks.** Over the ranks that are still there, also after the group has broken:
+  /// makes a new communicator of those that call it, in the order of their ranks here. The others
+  /// must have died. **Errors.** DeadlineExceeded names the ranks that live but did not call;
+  /// Unimplemented where the transport cannot.
+  StatusOr<std::shared_ptr<Communicator>> Survivors(Options options = {});
+
+  /// Memory that the peers reach without a copy: buffers in it are reduced in place. An empty
+  /// handle where the transport has none; use a heap then. Blocks may outlive the communicator.
+  MemoryHandle memory() const;
+
+  /// Says what this rank is doing, so that peers that miss it can tell: "rank 3 … step 812, data,
+  /// 14 s ago". `phase` is a few letters ("data", "forward"). Cheap; any thread.
+  void Note(std::int64_t step, std::string_view phase);
 
  private:
   Work Start(Operation operation, Options options);

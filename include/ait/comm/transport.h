@@ -15,6 +15,7 @@
 //   - after one collective has failed, the group is broken: later ones fail at once with Aborted
 //     and the first reason.
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
 #include "ait/comm/work.h"
+#include "ait/memory/resource.h"
 
 namespace ait::inline v0 {
 
@@ -52,6 +54,22 @@ class Transport {
   /// Breaks the group: everything in flight and later ends with Aborted and `reason`, here and, as
   /// far as they can be reached, on the peers.
   virtual void Abort(const Status& reason) = 0;
+
+  /// **Collective.** Over the ranks that are alive, also after the group has broken: makes the
+  /// group of those that call it, in the order of their ranks here. All of them get the same
+  /// members. Unimplemented where an engine cannot.
+  virtual StatusOr<std::unique_ptr<Transport>> Survivors(Deadline deadline);
+
+  /// Memory that the peers reach without a copy; an empty handle if there is none. Blocks keep it
+  /// alive, and may outlive the transport.
+  virtual MemoryHandle memory() { return {}; }
+
+  /// What this rank is doing, for the messages of peers that wait for it: "step 812, data". Cheap:
+  /// a transport that cannot pass it on ignores it. Any thread.
+  virtual void Note(std::int64_t step, std::string_view phase) {
+    static_cast<void>(step);
+    static_cast<void>(phase);
+  }
 };
 
 }  // namespace ait::inline v0
