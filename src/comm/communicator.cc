@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ait/comm/flight_recorder.h"
 #include "ait/comm/transport.h"
 #include "comm/operation_check.h"
 
@@ -15,8 +16,40 @@ namespace {
 
 using Counts = std::span<const std::int64_t>;
 
+constexpr int kOwnCapacity = 256;
+
 std::vector<std::int64_t> EqualParts(std::int64_t count, WorldSize size) {
   return std::vector<std::int64_t>(static_cast<std::size_t>(size.value()), count);
+}
+
+std::vector<Rank> AllRanks(WorldSize size) {
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < size.value(); ++rank) ranks.push_back(Rank(rank));
+  return ranks;
+}
+
+/// `Deadline::After`, from a time that is known already.
+Deadline After(Time now, std::chrono::milliseconds timeout) {
+  const Duration length = Saturate(timeout);
+  return length >= Time::max() - now ? Deadline::Infinite() : Deadline::At(now + length);
+}
+
+Operation ReduceScatterOf(ConstBuffer input, Buffer output, std::vector<std::int64_t> counts,
+                          ReduceOp op) {
+  return {.kind = OperationKind::kReduceScatter,
+          .reduce = op,
+          .dtype = output.dtype,
+          .input = input,
+          .output = output,
+          .counts = std::move(counts)};
+}
+
+Operation AllGatherOf(ConstBuffer input, Buffer output, std::vector<std::int64_t> counts) {
+  return {.kind = OperationKind::kAllGather,
+          .dtype = output.dtype,
+          .input = input,
+          .output = output,
+          .counts = std::move(counts)};
 }
 
 /// What a collective of one rank does: every kind gives the rank its own input.
@@ -32,40 +65,60 @@ void CopyToSelf(const Operation& operation) {
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options)
-    : transport_(std::move(transport)), options_(options) {}
+    : Communicator(std::move(transport), std::move(options), nullptr) {}
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options,
+                           std::shared_ptr<FlightGroup> group)
+    : transport_(std::move(transport)),
+      options_(std::move(options)),
+      group_(std::move(group)),
+      rank_(transport_->rank()),
+      size_(transport_->size()) {
+  if (options_.recorder == nullptr) {
+    options_.recorder = std::make_shared<FlightRecorder>(
+        FlightRecorderOptions{.capacity = kOwnCapacity, .rank = rank_, .size = size_});
+  }
+  if (group_ == nullptr) group_ = options_.recorder->AddGroup("world", AllRanks(size_));
+}
 
 Communicator::~Communicator() = default;
 
-Rank Communicator::rank() const { return transport_->rank(); }
-WorldSize Communicator::size() const { return transport_->size(); }
+Rank Communicator::rank() const { return rank_; }
+WorldSize Communicator::size() const { return size_; }
 std::string_view Communicator::transport_name() const { return transport_->name(); }
 const CommunicatorOptions& Communicator::options() const { return options_; }
+FlightRecorder& Communicator::recorder() const { return *options_.recorder; }
 
+// What this adds to the time of a small operation matters: one look at the clock, no allocation.
 Work Communicator::Start(Operation operation, Options options) {
+  const Time now = SystemClock().now();
   // A refused collective takes its number too: ranks that accept it then see that they are out of
   // step.
   if (!internal::IsMessage(operation.kind)) operation.sequence = ++sequence_;
   operation.label = std::move(options.label);
   const std::chrono::milliseconds timeout =
       options.timeout.count() == 0 ? options_.timeout : options.timeout;
-  if (Status status = internal::CheckOperation(operation, rank(), size()); !status.ok()) {
-    return Work(std::move(status));
+  operation.deadline = After(now, timeout);
+  const std::uint64_t number = group_->Begin(operation, now);
+  Status refused = internal::CheckOperation(operation, rank_, size_);
+  if (refused.ok() && timeout.count() <= 0) {
+    refused = InvalidArgumentError("rank ", rank_, ": ", operation.Describe(), ": a timeout of ",
+                                   timeout.count(), " ms is not positive");
   }
-  if (timeout.count() <= 0) {
-    return Work(InvalidArgumentError("rank ", rank(), ": ", operation.Describe(), ": a timeout of ",
-                                     timeout.count(), " ms is not positive"));
+  Work work = refused.ok() ? Issue(std::move(operation)) : Work(std::move(refused));
+  work.RecordIn(group_, number, now);
+  return work;
+}
+
+Work Communicator::Issue(Operation operation) {
+  if (size_ != WorldSize(1)) return transport_->Start(std::move(operation));
+  std::lock_guard lock(alone_mutex_);
+  if (!alone_aborted_.ok()) {
+    return Work(AbortedError("rank 0: ", operation.Describe(),
+                             ": the group was aborted: ", Message(alone_aborted_)));
   }
-  operation.deadline = Deadline::After(timeout);
-  if (size() == WorldSize(1)) {
-    std::lock_guard lock(alone_mutex_);
-    if (!alone_aborted_.ok()) {
-      return Work(AbortedError("rank 0: ", operation.Describe(),
-                               ": the group was aborted: ", Message(alone_aborted_)));
-    }
-    CopyToSelf(operation);
-    return Work();
-  }
-  return transport_->Start(std::move(operation));
+  CopyToSelf(operation);
+  return Work();
 }
 
 Work Communicator::Broadcast(Buffer buffer, Rank root, Options options) {
@@ -87,31 +140,22 @@ Work Communicator::AllReduce(Buffer buffer, ReduceOp op, Options options) {
 }
 
 Work Communicator::ReduceScatter(ConstBuffer input, Buffer output, ReduceOp op, Options options) {
-  return ReduceScatter(input, output, EqualParts(output.count, size()), op, std::move(options));
+  return Start(ReduceScatterOf(input, output, EqualParts(output.count, size_), op),
+               std::move(options));
 }
 
 Work Communicator::ReduceScatter(ConstBuffer input, Buffer output, Counts counts, ReduceOp op,
                                  Options options) {
-  return Start({.kind = OperationKind::kReduceScatter,
-                .reduce = op,
-                .dtype = output.dtype,
-                .input = input,
-                .output = output,
-                .counts = {counts.begin(), counts.end()}},
+  return Start(ReduceScatterOf(input, output, {counts.begin(), counts.end()}, op),
                std::move(options));
 }
 
 Work Communicator::AllGather(ConstBuffer input, Buffer output, Options options) {
-  return AllGather(input, output, EqualParts(input.count, size()), std::move(options));
+  return Start(AllGatherOf(input, output, EqualParts(input.count, size_)), std::move(options));
 }
 
 Work Communicator::AllGather(ConstBuffer input, Buffer output, Counts counts, Options options) {
-  return Start({.kind = OperationKind::kAllGather,
-                .dtype = output.dtype,
-                .input = input,
-                .output = output,
-                .counts = {counts.begin(), counts.end()}},
-               std::move(options));
+  return Start(AllGatherOf(input, output, {counts.begin(), counts.end()}), std::move(options));
 }
 
 Work Communicator::AllToAll(ConstBuffer input, Buffer output, Options options) {
@@ -204,7 +248,22 @@ StatusOr<std::shared_ptr<Communicator>> Communicator::Split(int color, int key, 
   const std::uint64_t id = (call << 32) | static_cast<std::uint64_t>(members.front().value());
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                        transport_->Subgroup(members, id, deadline));
-  return std::make_shared<Communicator>(std::move(transport), options_);
+  return Child(std::move(transport), StrCat(group_->name(), "/", call, ".", members.front()),
+               members);
+}
+
+/// The communicator of some ranks of this one, which share its recorder.
+std::shared_ptr<Communicator> Communicator::Child(std::unique_ptr<Transport> transport,
+                                                  std::string name,
+                                                  const std::vector<Rank>& members) const {
+  std::vector<Rank> in_world;  // as far as it is known who they are
+  if (!group_->members().empty()) {
+    for (const Rank member : members)
+      in_world.push_back(group_->members()[static_cast<std::size_t>(member.value())]);
+  }
+  return std::shared_ptr<Communicator>(
+      new Communicator(std::move(transport), options_,
+                       options_.recorder->AddGroup(std::move(name), std::move(in_world))));
 }
 
 void Communicator::Abort(const Status& reason) {
@@ -214,6 +273,7 @@ void Communicator::Abort(const Status& reason) {
       alone_aborted_ = reason.ok() ? AbortedError("no reason was given") : reason;
     }
   }
+  options_.recorder->Fail(reason);
   transport_->Abort(reason);
 }
 
@@ -221,12 +281,14 @@ StatusOr<std::shared_ptr<Communicator>> Communicator::Survivors(Options options)
   const Deadline deadline =
       Deadline::After(options.timeout.count() == 0 ? options_.timeout : options.timeout);
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport, transport_->Survivors(deadline));
-  return std::make_shared<Communicator>(std::move(transport), options_);
+  const std::vector<Rank> members = transport->survived();
+  return Child(std::move(transport), StrCat(group_->name(), "/survivors ", ++rebuilds_), members);
 }
 
 MemoryHandle Communicator::memory() const { return transport_->memory(); }
 
 void Communicator::Note(std::int64_t step, std::string_view phase) {
+  options_.recorder->Note(step, phase);
   transport_->Note(step, phase);
 }
 

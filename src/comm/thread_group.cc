@@ -71,6 +71,7 @@ class ThreadTransport final : public Transport {
 std::vector<std::shared_ptr<Communicator>> MakeThreadGroup(WorldSize size,
                                                            CommunicatorOptions options) {
   const auto hub = std::make_shared<ThreadHub>(size);
+  if (size != WorldSize(1)) options.recorder = nullptr;
   std::vector<std::shared_ptr<Communicator>> ranks;
   ranks.reserve(static_cast<std::size_t>(size.value()));
   for (int rank = 0; rank < size.value(); ++rank) {

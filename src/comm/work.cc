@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "ait/comm/flight_recorder.h"
 #include "comm/work_internal.h"
 
 namespace ait::inline v0 {
@@ -18,12 +19,16 @@ void WorkState::MarkStarted() {
 
 bool WorkState::Finish(Status status) {
   std::vector<std::function<void(const Status&)>> callbacks;
-  std::function<void()> cancel;  // destroyed outside of the lock: it may own things
+  std::function<void()> cancel;  // destroyed outside of the lock: they may own things
+  std::shared_ptr<FlightGroup> group;
   {
     std::lock_guard lock(mutex_);
     if (done()) return false;
-    status_ = std::move(status);
     times_.finished = SystemClock().now();
+    group.swap(group_);
+    if (group != nullptr)
+      status = group->End(number_, std::move(status), times_.started, times_.finished);
+    status_ = std::move(status);
     callbacks.swap(callbacks_);
     cancel.swap(cancel_);
     done_.store(true, std::memory_order_release);
@@ -31,6 +36,17 @@ bool WorkState::Finish(Status status) {
   }
   for (const auto& callback : callbacks) callback(status_);  // final: nobody writes it any more
   return true;
+}
+
+void WorkState::RecordIn(std::shared_ptr<FlightGroup> group, std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  if (done()) {
+    // Too late to change what was said.
+    group->End(number, status_, times_.started, times_.finished).IgnoreError();
+    return;
+  }
+  group_ = std::move(group);
+  number_ = number;
 }
 
 void WorkState::OnCancel(std::function<void()> hook) {
@@ -79,17 +95,27 @@ WorkTimes WorkState::times() const {
 
 }  // namespace internal
 
-Work::Work(Status status) : state_(std::make_shared<internal::WorkState>()) {
-  state_->Finish(std::move(status));
+bool Work::done() const { return state_ == nullptr || state_->done(); }
+Status Work::Wait() const { return Wait(Deadline::Infinite()); }
+Status Work::Wait(Deadline deadline) const {
+  return state_ == nullptr ? status_ : state_->Wait(deadline);
 }
-
-bool Work::done() const { return state_->done(); }
-Status Work::Wait() const { return state_->Wait(Deadline::Infinite()); }
-Status Work::Wait(Deadline deadline) const { return state_->Wait(deadline); }
-void Work::Cancel() const { state_->Cancel(); }
+void Work::Cancel() const {
+  if (state_ != nullptr) state_->Cancel();
+}
 void Work::Then(std::function<void(const Status&)> callback) const {
+  if (state_ == nullptr) return callback(status_);
   state_->Then(std::move(callback));
 }
-WorkTimes Work::times() const { return state_->times(); }
+WorkTimes Work::times() const {
+  if (state_ == nullptr) return {.issued = issued_, .finished = issued_};
+  return state_->times();
+}
+
+void Work::RecordIn(const std::shared_ptr<FlightGroup>& group, std::uint64_t number, Time issued) {
+  issued_ = issued;
+  if (state_ != nullptr) return state_->RecordIn(group, number);
+  status_ = group->End(number, std::move(status_), Time{}, Time{});
+}
 
 }  // namespace ait::inline v0

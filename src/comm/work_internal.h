@@ -14,7 +14,9 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -45,6 +47,9 @@ class WorkState {
   /// only while the operation has not ended. It asks: the transport still calls `Finish`.
   void OnCancel(std::function<void()> hook);
 
+  /// Lets `group` note how the operation ends; at once, if it has.
+  void RecordIn(std::shared_ptr<FlightGroup> group, std::uint64_t number);
+
   // For `Work`.
 
   bool done() const { return done_.load(std::memory_order_acquire); }
@@ -60,6 +65,8 @@ class WorkState {
   std::atomic<bool> done_{false};
   Status status_;
   WorkTimes times_;
+  std::shared_ptr<FlightGroup> group_;  // that notes the end, as `number_`
+  std::uint64_t number_ = 0;
   std::function<void()> cancel_;
   std::vector<std::function<void(const Status&)>> callbacks_;
 };

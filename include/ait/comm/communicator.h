@@ -28,6 +28,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ait/base/status.h"
 #include "ait/base/types.h"
@@ -38,11 +39,19 @@
 
 namespace ait::inline v0 {
 
+class FlightGroup;
+class FlightRecorder;
 class Transport;
 
 struct CommunicatorOptions {
   /// Deadline of an operation that does not name its own.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  /// An operation that waits longer is asked after over the control plane of the `World`, and a
+  /// report names who is missing; sooner if its deadline is nearer. Zero: never.
+  std::chrono::milliseconds hang_report_after = std::chrono::seconds(5);
+  /// Where the operations of this rank are written down (ait/comm/flight_recorder.h); by default a
+  /// small recorder of its own, in a `World` one for the process.
+  std::shared_ptr<FlightRecorder> recorder;
 };
 
 /// Options of one operation.
@@ -126,6 +135,9 @@ class Communicator {
   /// Unimplemented where the transport cannot.
   StatusOr<std::shared_ptr<Communicator>> Survivors(Options options = {});
 
+  /// The last operations of this rank.
+  FlightRecorder& recorder() const;
+
   /// Memory that the peers reach without a copy: buffers in it are reduced in place. An empty
   /// handle where the transport has none; use a heap then. Blocks may outlive the communicator.
   MemoryHandle memory() const;
@@ -135,12 +147,21 @@ class Communicator {
   void Note(std::int64_t step, std::string_view phase);
 
  private:
+  Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options,
+               std::shared_ptr<FlightGroup> group);
   Work Start(Operation operation, Options options);
+  Work Issue(Operation operation);
+  std::shared_ptr<Communicator> Child(std::unique_ptr<Transport> transport, std::string name,
+                                      const std::vector<Rank>& members) const;
 
   std::unique_ptr<Transport> transport_;
   CommunicatorOptions options_;
+  std::shared_ptr<FlightGroup> group_;
+  const Rank rank_;
+  const WorldSize size_;
   std::uint64_t sequence_ = 0;  // collectives issued
   std::uint64_t splits_ = 0;
+  std::uint64_t rebuilds_ = 0;
   std::mutex alone_mutex_;  // a group of one needs no transport to run, only to know that it ended
   Status alone_aborted_;
 };

@@ -22,7 +22,8 @@
 namespace ait::inline v0 {
 
 /// Makes the communicators of `size` ranks, at least 1; element r is rank r, for the thread that
-/// plays it.
+/// plays it. Of several ranks each gets a flight recorder of its own; that of the options is for a
+/// group of one.
 std::vector<std::shared_ptr<Communicator>> MakeThreadGroup(WorldSize size,
                                                            CommunicatorOptions options = {});
 

@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "ait/base/status.h"
 #include "ait/base/types.h"
@@ -59,6 +60,10 @@ class Transport {
   /// group of those that call it, in the order of their ranks here. All of them get the same
   /// members. Unimplemented where an engine cannot.
   virtual StatusOr<std::unique_ptr<Transport>> Survivors(Deadline deadline);
+
+  /// Of a group that `Survivors` made: the ranks that its members had before, in order. Otherwise,
+  /// and where an engine does not tell, nothing.
+  virtual std::vector<Rank> survived() const { return {}; }
 
   /// Memory that the peers reach without a copy; an empty handle if there is none. Blocks keep it
   /// alive, and may outlive the transport.

@@ -15,6 +15,7 @@
 //
 // **Thread-safety.** All members may be called from any thread.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -24,12 +25,15 @@
 
 namespace ait::inline v0 {
 
+class Communicator;
+class FlightGroup;
+
 namespace internal {
 class WorkState;
 }
 
 /// When an operation was issued, began to move data, and ended. A time is Time{} while it has not
-/// come.
+/// come. One that was over when its call returned ended, for all that is known, when it was issued.
 struct WorkTimes {
   Time issued{};
   Time started{};
@@ -38,8 +42,8 @@ struct WorkTimes {
 
 class [[nodiscard]] Work {
  public:
-  /// An operation that is already over, with `status`.
-  explicit Work(Status status = OkStatus());
+  /// An operation that is already over, with `status`. Allocates nothing.
+  explicit Work(Status status = OkStatus()) : status_(std::move(status)) {}
   explicit Work(std::shared_ptr<internal::WorkState> state) : state_(std::move(state)) {}
 
   /// True once the operation has ended. Everything it wrote is visible then.
@@ -64,6 +68,12 @@ class [[nodiscard]] Work {
   WorkTimes times() const;
 
  private:
+  friend class Communicator;
+  /// Lets `group` note how the operation, its number `number`, ends.
+  void RecordIn(const std::shared_ptr<FlightGroup>& group, std::uint64_t number, Time issued);
+
+  Status status_;  // where there is no state
+  Time issued_{};
   std::shared_ptr<internal::WorkState> state_;
 };
 
