@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "ait/base/simd.h"
 #include "ait/base/types.h"
 #include "ait/optim/executor.h"
 #include "ait/optim/parameter_layout.h"
-#include "ait/optim/simd.h"
 
 namespace ait::testing {
 

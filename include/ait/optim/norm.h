@@ -22,8 +22,8 @@
 #include <cstdint>
 #include <span>
 
+#include "ait/base/simd.h"
 #include "ait/optim/executor.h"
-#include "ait/optim/simd.h"
 
 namespace ait::inline v0 {
 

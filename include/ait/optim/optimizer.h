@@ -28,12 +28,12 @@
 #include <vector>
 
 #include "ait/base/dtype.h"
+#include "ait/base/simd.h"
 #include "ait/base/status.h"
 #include "ait/memory/resource.h"
 #include "ait/optim/executor.h"
 #include "ait/optim/parameter_groups.h"
 #include "ait/optim/parameter_layout.h"
-#include "ait/optim/simd.h"
 
 namespace ait::inline v0 {
 

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ait/optim/simd.h"
+#include "ait/base/simd.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "ait/base/env.h"
-#include "optim/optim_fixtures.h"
 #include "support/status_matchers.h"
 
 namespace ait {
 namespace {
 
-using ::ait::testing::kAllSimdLevels;
 using ::ait::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(SimdLevel, NamesOfTheEnvironmentAreThoseOfTheLevelsCappedByTheProcessor) {
-  for (SimdLevel level : kAllSimdLevels) {
+  for (SimdLevel level : {SimdLevel::kBaseline, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
     Env env;
     env.ait_simd = std::string(Name(level));
     ASSERT_OK_AND_ASSIGN(const SimdLevel got, SimdLevelFromEnv(env));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ait/optim/simd.h"
+#include "ait/base/simd.h"
 
 #include <algorithm>
 
@@ -17,6 +17,21 @@ std::string_view Name(SimdLevel level) {
       return "avx512";
   }
   return "unknown";
+}
+
+SimdLevel BestSimdLevel() {
+#if defined(__x86_64__)
+  // The run-time support of GCC and Clang asks CPUID and also whether the system saves the
+  // registers.
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) {
+    return SimdLevel::kBaseline;
+  }
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  return has_avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
+#else
+  return SimdLevel::kBaseline;
+#endif
 }
 
 StatusOr<SimdLevel> SimdLevelFromEnv(const Env& env) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_OPTIM_SIMD_H_
-#define AIT_OPTIM_SIMD_H_
+#ifndef AIT_BASE_SIMD_H_
+#define AIT_BASE_SIMD_H_
 
-// Which vector instructions the kernels use: chosen when the program runs, never when it is built.
+// Which vector instructions the kernels of ait use (the optimizers, the reductions of collectives):
+// chosen when the program runs, never when it is built.
 //
 // Every level computes the same bits: the kernels are one source compiled once per level, without
 // contraction to fused multiply-add, without reassociation and with correctly rounded division and
@@ -22,7 +23,7 @@ struct Env;
 /// From the least to the most capable; comparable with `<`.
 enum class SimdLevel {
   kBaseline = 0,  // what the compiler's target has: SSE2 on x86-64, NEON on AArch64
-  kAvx2 = 1,      // AVX2
+  kAvx2 = 1,      // AVX2 and F16C
   kAvx512 = 2,    // AVX-512 F, VL, DQ and BW
 };
 
@@ -38,4 +39,4 @@ StatusOr<SimdLevel> SimdLevelFromEnv(const Env& env);
 
 }  // namespace ait::inline v0
 
-#endif  // AIT_OPTIM_SIMD_H_
+#endif  // AIT_BASE_SIMD_H_
