@@ -69,7 +69,7 @@ def check_quiet(path, text):
         return
     for number, line in enumerate(without_comments(text).split("\n"), 1):
         match = LOUD.search(line)
-        if match:
+        if match and not line.rstrip().endswith(("override {", "override;")):  # c10d names a member abort
             yield number, f"the library calls {match.group().strip('( ')}"
 
 
