@@ -24,6 +24,7 @@ constexpr Field kFields[] = {
     {"AIT_LISTEN_FD", &Env::ait_listen_fd},
     {"AIT_RUN_ID", &Env::ait_run_id},
     {"AIT_PARENT_PID", &Env::ait_parent_pid},
+    {"AIT_FLIGHT_DIRECTORY", &Env::ait_flight_directory},
     {"GLOO_SOCKET_IFNAME", &Env::gloo_socket_ifname},
     {"OMP_NUM_THREADS", &Env::omp_num_threads},
     {"AIT_SIMD", &Env::ait_simd},

@@ -14,6 +14,7 @@
 #include "ait/comm/tcp_store.h"
 #include "ait/comm/thread_group.h"
 #include "ait/comm/transport.h"
+#include "comm/hang_watch.h"
 #include "comm/tcp_store_socket.h"
 #include "comm/world_agent.h"
 
@@ -25,6 +26,7 @@ class World::Impl {
   Env env;
   std::string transport;
   std::shared_ptr<TcpStore> store;
+  std::unique_ptr<internal::HangWatch> hang_watch;
   std::shared_ptr<Communicator> communicator;  // gone before the store
 };
 
@@ -75,6 +77,7 @@ World::World(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 World::~World() {
   impl_->communicator.reset();
+  impl_->hang_watch.reset();
   impl_->store.reset();
 }
 
@@ -84,6 +87,9 @@ StatusOr<std::unique_ptr<World>> World::FromEnvironment(WorldOptions options) {
   AIT_ASSIGN_OR_RETURN(impl->launch, LaunchInfo::FromEnv(impl->env));
   LaunchInfo& launch = impl->launch;
   AIT_RETURN_IF_ERROR(CheckLauncher(impl->env));
+  AIT_ASSIGN_OR_RETURN(options.communicator.recorder,
+                       internal::WorldRecorder(std::move(options.communicator.recorder), impl->env,
+                                               launch.rank, launch.size, options.log));
   if (launch.size == WorldSize(1)) {
     // Nobody will come. A descriptor that is no listener is somebody else's, and stays open.
     if (launch.listen_fd >= 0) internal::AdoptListener(launch.listen_fd).status().IgnoreError();
@@ -100,6 +106,12 @@ StatusOr<std::unique_ptr<World>> World::FromEnvironment(WorldOptions options) {
   AIT_ASSIGN_OR_RETURN(
       std::unique_ptr<Transport> transport,
       options.transport->Connect(launch, impl->store, Deadline::After(options.join_timeout)));
+  if (options.communicator.hang_report_after.count() > 0) {
+    AIT_ASSIGN_OR_RETURN(
+        impl->hang_watch,
+        internal::HangWatch::Create(impl->store, options.communicator.recorder,
+                                    options.communicator.hang_report_after, options.log));
+  }
   impl->transport = std::string(options.transport->name());
   impl->communicator = std::make_shared<Communicator>(std::move(transport), options.communicator);
   return std::unique_ptr<World>(new World(std::move(impl)));

@@ -44,6 +44,9 @@ struct Env {
   Value ait_parent_pid;  // AIT_PARENT_PID: the launcher; a rank ends if no such process is left
                          // when it joins
 
+  Value ait_flight_directory;  // AIT_FLIGHT_DIRECTORY: where a rank writes its last operations when
+                               // one fails; any launcher
+
   // Network and computation.
   Value gloo_socket_ifname;  // GLOO_SOCKET_IFNAME: interface for Gloo, exact name; default by route
   Value omp_num_threads;     // OMP_NUM_THREADS: ≥ 1, or OpenMP's list by level ("4,2")

@@ -81,6 +81,8 @@ struct WorldOptions {
   std::optional<Env> env;
   /// Until all ranks have joined; and again, until they are connected.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(1);
+  /// With a flight recorder for the process; AIT_FLIGHT_DIRECTORY is where it writes when an
+  /// operation fails. Hang reports go to `log`, and into the errors of deadlines.
   CommunicatorOptions communicator;
   LogSink* log = nullptr;
 };
