@@ -76,8 +76,11 @@ void RunPart(std::span<const Operation* const> operations, Rank rank) {
       }
       return;
     case OperationKind::kGather:
-      return CopyElements(
-          own.input, operations[root]->output.Slice(OffsetOf(own.counts, self), own.counts[self]));
+      for (std::size_t from = 0; self == root && from < operations.size(); ++from) {
+        CopyElements({operations[from]->input.data, own.counts[from], own.dtype},
+                     own.output.Slice(OffsetOf(own.counts, from), own.counts[from]));
+      }
+      return;
     case OperationKind::kScatter:
       return CopyElements(
           operations[root]->input.Slice(OffsetOf(own.counts, self), own.counts[self]), own.output);

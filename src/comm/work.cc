@@ -55,6 +55,9 @@ void WorkState::OnCancel(std::function<void()> hook) {
 }
 
 Status WorkState::Wait(Deadline deadline) {
+  if (!done()) {
+    if (const std::shared_ptr<WorkHelper> helper = helper_.lock()) helper->Help(*this, deadline);
+  }
   constexpr int kYields = 20;  // a small operation is often over before a thread could sleep
   for (int i = 0; i < kYields && !done(); ++i) std::this_thread::yield();
   std::unique_lock lock(mutex_);

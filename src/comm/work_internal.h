@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "ait/base/clock.h"
@@ -25,6 +26,15 @@
 #include "ait/comm/work.h"
 
 namespace ait::inline v0::internal {
+
+/// A transport whose operations can be carried out by the thread that waits for them: a waiting
+/// thread that works saves two changes of threads.
+class WorkHelper {
+ public:
+  virtual ~WorkHelper() = default;
+  /// Works until the operation of `state` has ended or `deadline` has come; may return earlier.
+  virtual void Help(const class WorkState& state, Deadline deadline) = 0;
+};
 
 /// **Thread-safety.** All members may be called from any thread.
 class WorkState {
@@ -50,6 +60,9 @@ class WorkState {
   /// Lets `group` note how the operation ends; at once, if it has.
   void RecordIn(std::shared_ptr<FlightGroup> group, std::uint64_t number);
 
+  /// Who helps when somebody waits. Before the operation is given to others.
+  void SetHelper(std::weak_ptr<WorkHelper> helper) { helper_ = std::move(helper); }
+
   // For `Work`.
 
   bool done() const { return done_.load(std::memory_order_acquire); }
@@ -68,6 +81,7 @@ class WorkState {
   std::shared_ptr<FlightGroup> group_;  // that notes the end, as `number_`
   std::uint64_t number_ = 0;
   std::function<void()> cancel_;
+  std::weak_ptr<WorkHelper> helper_;
   std::vector<std::function<void(const Status&)>> callbacks_;
 };
 

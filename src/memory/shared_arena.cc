@@ -26,6 +26,8 @@ using internal::FileDescriptor;
 using internal::kHugePage;
 using internal::kPage;
 
+// Blocks from this size on give their memory back to the system when they are freed.
+constexpr std::size_t kGiveBack = std::size_t{4} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The file is the arena's bytes, then one page that says what it is.
@@ -42,8 +44,8 @@ int CreateMemoryFile(const std::string& name) {
   return fd >= 0 || errno != EINVAL ? fd : memfd_create(name.c_str(), flags);
 }
 
-/// Refuses what would fail later by a signal: SIGXFSZ, or the kernel's choice of whom to kill.
-Status CheckRoom(std::size_t bytes, const SystemRoots& roots) {
+/// Refuses what would end in SIGXFSZ.
+Status CheckFileSize(std::size_t bytes) {
   rlimit file_size = {};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur != RLIM_INFINITY &&
       file_size.rlim_cur < bytes) {
@@ -51,22 +53,37 @@ Status CheckRoom(std::size_t bytes, const SystemRoots& roots) {
                                   " bytes: the file-size limit, which counts for it, is ",
                                   file_size.rlim_cur, "; raise it with ulimit -f");
   }
+  return OkStatus();
+}
+
+/// Refuses what would end in the kernel's choice of whom to kill.
+Status CheckRoom(std::size_t bytes, const SystemRoots& roots) {
   const StatusOr<Budget> budget = ReadBudget(roots);
   if (!budget.ok() || !budget->memory_available) return OkStatus();  // unknown does not limit
   const auto& [available, source] = *budget->memory_available;
   if (static_cast<std::size_t>(available.value()) < bytes) {
-    return ResourceExhaustedError("cannot create a shared arena of ", bytes, " bytes: ", available,
+    return ResourceExhaustedError("cannot reserve ", bytes, " bytes of a shared arena: ", available,
                                   " are available by ", source,
                                   "; ask for less or raise the memory limit");
   }
   return OkStatus();
 }
 
-Status Fill(int fd, std::size_t bytes) {
+/// fallocate with `mode`, and again when a signal came between.
+bool AllocateFile(int fd, int mode, std::size_t offset, std::size_t bytes) {
   int result = 0;
-  while ((result = fallocate(fd, 0, 0, static_cast<off_t>(bytes + kPage))) != 0 && errno == EINTR) {
+  while ((result = fallocate(fd, mode, static_cast<off_t>(offset), static_cast<off_t>(bytes))) !=
+             0 &&
+         errno == EINTR) {
   }
-  if (result != 0) return ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
+  return result == 0;
+}
+
+Status Fill(int fd, std::size_t bytes, ArenaReservation reservation) {
+  const bool filled = reservation == ArenaReservation::kAtCreation
+                          ? AllocateFile(fd, 0, 0, bytes + kPage)
+                          : ftruncate(fd, static_cast<off_t>(bytes + kPage)) == 0;
+  if (!filled) return ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
   const Label label{.bytes = bytes};
   if (pwrite(fd, &label, sizeof(label), static_cast<off_t>(bytes)) != sizeof(label)) {
     return ErrnoError(errno, "writing the label of a shared arena");
@@ -142,13 +159,11 @@ ArenaMapping::~ArenaMapping() {
 }
 
 StatusOr<Bytes> ArenaMapping::OffsetOf(const void* block, std::size_t bytes) const {
-  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-  const auto at = reinterpret_cast<std::uintptr_t>(block);
-  if (at < begin || at - begin > bytes_ || bytes > bytes_ - (at - begin)) {
+  if (!Contains(block, bytes)) {
     return OutOfRangeError("a block of ", bytes, " bytes is not inside the shared arena of ",
                            bytes_, " bytes; was it allocated elsewhere?");
   }
-  return Bytes(static_cast<std::int64_t>(at - begin));
+  return Bytes(static_cast<const std::byte*>(block) - data_);
 }
 
 StatusOr<void*> ArenaMapping::At(Bytes offset, std::size_t bytes) const {
@@ -174,19 +189,22 @@ StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOpti
                                 " bytes; at most ", kMaxName, ", none of them zero");
   }
   const auto bytes = static_cast<std::size_t>(RoundUp(options.capacity.value(), kPage));
-  AIT_RETURN_IF_ERROR(CheckRoom(bytes + kPage, options.roots));
+  const bool whole = options.reservation == ArenaReservation::kAtCreation;
+  AIT_RETURN_IF_ERROR(CheckFileSize(bytes + kPage));
+  AIT_RETURN_IF_ERROR(CheckRoom(whole ? bytes + kPage : kPage, options.roots));
   FileDescriptor file(CreateMemoryFile(options.name));
   if (!file.is_open())
     return ErrnoError(errno,
                       "creating a memory file for a shared arena (ulimit -n limits descriptors)");
-  AIT_RETURN_IF_ERROR(Fill(file.get(), bytes));
+  AIT_RETURN_IF_ERROR(Fill(file.get(), bytes, options.reservation));
   AIT_ASSIGN_OR_RETURN(ArenaMapping mapping, ArenaMapping::Map(file.get(), bytes));
-  return std::shared_ptr<SharedArena>(new SharedArena(file.Release(), std::move(mapping)));
+  return std::shared_ptr<SharedArena>(new SharedArena(file.Release(), std::move(mapping), options));
 }
 
-SharedArena::SharedArena(int fd, ArenaMapping mapping)
+SharedArena::SharedArena(int fd, ArenaMapping mapping, SharedArenaOptions options)
     : fd_(fd),
       mapping_(std::move(mapping)),
+      options_(std::move(options)),
       regions_(std::make_unique<internal::RegionAllocator>(mapping_.bytes())) {}
 
 SharedArena::~SharedArena() { close(fd_); }
@@ -201,7 +219,12 @@ StatusOr<void*> SharedArena::DoAllocate(std::size_t bytes, std::size_t alignment
       RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
   const std::lock_guard lock(mutex_);
   const std::optional<std::size_t> offset = regions_->Allocate(rounded, alignment);
-  if (offset) return static_cast<void*>(mapping_.data() + *offset);
+  if (offset) {
+    const Status reserved = Reserve(*offset, rounded);
+    if (reserved.ok()) return static_cast<void*>(mapping_.data() + *offset);
+    regions_->Free(*offset, rounded);
+    return reserved;
+  }
   return ResourceExhaustedError("cannot allocate ", bytes, " bytes, aligned to ", alignment,
                                 ", from a shared arena of ", mapping_.bytes(), ": ",
                                 regions_->free_bytes(), " are free, the largest gap has ",
@@ -215,7 +238,23 @@ void SharedArena::DoDeallocate(void* block, std::size_t bytes, std::size_t align
   const auto rounded = static_cast<std::size_t>(
       RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
   const std::lock_guard lock(mutex_);
-  regions_->Free(static_cast<std::size_t>(offset->value()), rounded);
+  const auto begin = static_cast<std::size_t>(offset->value());
+  if (!regions_->Free(begin, rounded)) return;
+  if (options_.reservation != ArenaReservation::kAtAllocation || rounded < kGiveBack) return;
+  // Whole pages of this block alone; what lies beside them may be in use.
+  const std::size_t first = (begin + kPage - 1) / kPage * kPage;
+  const std::size_t last = (begin + rounded) / kPage * kPage;
+  // A refusal costs memory, nothing else.
+  (void)AllocateFile(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, first, last - first);
+}
+
+Status SharedArena::Reserve(std::size_t offset, std::size_t bytes) {
+  if (options_.reservation == ArenaReservation::kAtCreation) return OkStatus();
+  if (bytes >= kGiveBack) AIT_RETURN_IF_ERROR(CheckRoom(bytes, options_.roots));
+  if (!AllocateFile(fd_, 0, offset, bytes)) {
+    return ErrnoError(errno, "reserving ", bytes, " bytes of a shared arena");
+  }
+  return OkStatus();
 }
 
 StatusOr<SharedArenaView> SharedArenaView::Attach(int fd) {

@@ -20,9 +20,10 @@
 //   AIT_ASSIGN_OR_RETURN(auto view, SharedArenaView::Attach(fd));
 //   AIT_ASSIGN_OR_RETURN(void* block, view.At(offset, bytes));
 //
-// All memory is reserved at creation, so that a lack of it is an error there and not a SIGBUS
-// later; the file is sealed, so that no process can shrink it under the others. Pages lie on the
-// NUMA node of the thread that creates the arena. A forked child does not inherit the mapping.
+// Memory is reserved at creation, or with each block if so asked, so that a lack of it is an error
+// there and not a SIGBUS later; the file is sealed, so that no process can shrink it under the
+// others. Pages lie on the NUMA node of the thread that reserves them. A forked child does not
+// inherit the mapping.
 
 #include <cstddef>
 #include <cstdint>
@@ -37,10 +38,17 @@
 
 namespace ait::inline v0 {
 
+/// When an arena takes its memory from the system.
+enum class ArenaReservation {
+  kAtCreation,    ///< all of it, once
+  kAtAllocation,  ///< with each block, and large blocks give it back: capacity is address space
+};
+
 struct SharedArenaOptions {
   Bytes capacity{0};         ///< at least 1; rounded up to pages
   std::string name = "ait";  ///< shown as "memfd:<name>" in /proc/PID/maps; need not be unique
-  SystemRoots roots;         ///< where the memory budget is read
+  ArenaReservation reservation = ArenaReservation::kAtCreation;
+  SystemRoots roots;  ///< where the memory budget is read
 };
 
 namespace internal {
@@ -57,6 +65,11 @@ class ArenaMapping {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  bool Contains(const void* block, std::size_t bytes) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+    const auto at = reinterpret_cast<std::uintptr_t>(block);
+    return at >= begin && at - begin <= bytes_ && bytes <= bytes_ - (at - begin);
+  }
   StatusOr<Bytes> OffsetOf(const void* block, std::size_t bytes) const;
   StatusOr<void*> At(Bytes offset, std::size_t bytes) const;
 
@@ -86,6 +99,11 @@ class SharedArena final : public MemoryResource {
   /// Bytes in blocks, each rounded up to kMinAlignment.
   Bytes used() const;
 
+  std::byte* data() const { return mapping_.data(); }
+  /// Whether all of the `bytes` at `block` lie in the arena.
+  bool Contains(const void* block, std::size_t bytes) const {
+    return mapping_.Contains(block, bytes);
+  }
   /// Where in the arena the `bytes` at `block` lie. **Errors.** OutOfRange: not all inside it.
   StatusOr<Bytes> OffsetOf(const void* block, std::size_t bytes) const {
     return mapping_.OffsetOf(block, bytes);
@@ -94,12 +112,14 @@ class SharedArena final : public MemoryResource {
   StatusOr<void*> At(Bytes offset, std::size_t bytes) const { return mapping_.At(offset, bytes); }
 
  private:
-  SharedArena(int fd, internal::ArenaMapping mapping);
+  SharedArena(int fd, internal::ArenaMapping mapping, SharedArenaOptions options);
+  Status Reserve(std::size_t offset, std::size_t bytes);
   StatusOr<void*> DoAllocate(std::size_t bytes, std::size_t alignment) override;
   void DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) override;
 
   const int fd_;
   const internal::ArenaMapping mapping_;
+  const SharedArenaOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<internal::RegionAllocator> regions_;
 };
