@@ -23,8 +23,9 @@ std::string Label(const FlatLayout& layout, std::size_t b) {
 
 BucketReducer::BucketReducer(Communicator& communicator, const FlatLayout& layout,
                              std::vector<Buffer> gradients, std::vector<int> handles,
-                             OperationOptions options)
+                             OperationOptions options, GradientCompression* compression)
     : communicator_(communicator),
+      layout_(layout),
       options_(std::move(options)),
       bucket_of_(layout.parameters().size(), -1) {
   for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
@@ -37,6 +38,9 @@ BucketReducer::BucketReducer(Communicator& communicator, const FlatLayout& layou
       bucket_of_[static_cast<std::size_t>(parameter)] = static_cast<int>(b);
       bucket.expected += handles[static_cast<std::size_t>(parameter)];
     }
+  }
+  if (compression != nullptr) {
+    queue_ = std::make_unique<CompressionQueue>(*compression, communicator);
   }
 }
 
@@ -54,6 +58,7 @@ void BucketReducer::Begin() {
     bucket.ready = Time{};
     bucket.exposed = Duration::zero();
     bucket.work = Work();
+    bucket.compressed = {};
   }
   next_ = 0;
 }
@@ -72,12 +77,20 @@ void BucketReducer::IssueRest() {
 }
 
 void BucketReducer::Issue() {
-  Bucket& bucket = buckets_[static_cast<std::size_t>(next_++)];
+  const int index = next_++;
+  Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
   bucket.ready = SystemClock().now();
   if (communicator_.size().value() == 1 || bucket.buffer.count == 0) return;
   OperationOptions options = options_;
   options.label = bucket.label;
-  bucket.work = communicator_.AllReduce(bucket.buffer, ReduceOp::kSum, std::move(options));
+  if (queue_ != nullptr) {
+    const FlatBucket& planned = layout_.buckets()[static_cast<std::size_t>(index)];
+    bucket.work = queue_->Push(
+        {.index = index, .begin = planned.begin, .values = bucket.buffer, .layout = &layout_},
+        std::move(options), &bucket.compressed);
+  } else {
+    bucket.work = communicator_.AllReduce(bucket.buffer, ReduceOp::kSum, std::move(options));
+  }
   in_flight_ = true;
 }
 
@@ -110,8 +123,10 @@ void BucketReducer::Report(Time start, Time end, StepCounters& counters) const {
     counters.unused_parameters += bucket.unused;
     counters.exposed += bucket.exposed;
     if (communicator_.size().value() == 1 || bucket.buffer.count == 0) continue;
-    ++counters.collectives;
-    counters.communicated_bytes += report.bytes;
+    counters.collectives += queue_ == nullptr ? 1 : bucket.compressed.collectives;
+    counters.communicated_bytes +=
+        queue_ == nullptr ? report.bytes : bucket.compressed.handed_bytes;
+    counters.compression += bucket.compressed;
     const WorkTimes times = bucket.work.times();
     if (times.started == Time{} || times.finished == Time{}) continue;  // failed before its turn
     report.communication = times.finished - times.started;

@@ -6,23 +6,28 @@
 // ranks issue the same collectives whatever backward does on each. Knows nothing of tensors.
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ait/base/clock.h"
 #include "ait/base/status.h"
 #include "ait/comm/communicator.h"
+#include "ait/parallel/compression.h"
 #include "ait/parallel/flat_layout.h"
 #include "ait/parallel/step_counters.h"
+#include "parallel/compression_queue_internal.h"
 
 namespace ait::inline v0::internal {
 
 class BucketReducer {
  public:
   /// `gradients[g]` is the flat gradient buffer of group g. `handles[p]` is how many times
-  /// parameter p must be marked: once for each tensor that stands for it.
+  /// parameter p must be marked: once for each tensor that stands for it. `compression`, if there
+  /// is one, takes the place of the all-reduce; both outlive the reducer.
   BucketReducer(Communicator& communicator, const FlatLayout& layout, std::vector<Buffer> gradients,
-                std::vector<int> handles, OperationOptions options);
+                std::vector<int> handles, OperationOptions options,
+                GradientCompression* compression = nullptr);
   /// Aborts the communicator if reductions are in flight, and waits for them to end.
   ~BucketReducer();
 
@@ -62,15 +67,18 @@ class BucketReducer {
     Time ready{};
     Duration exposed{};
     Work work;
+    CompressionCounters compressed;
   };
   void Issue();
 
   Communicator& communicator_;
+  const FlatLayout& layout_;
   OperationOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;  // by parameter
   int next_ = 0;                // the bucket whose turn it is
   bool in_flight_ = false;
+  std::unique_ptr<CompressionQueue> queue_;  // null without compression
 };
 
 }  // namespace ait::inline v0::internal

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ait/parallel/compression.h"
 #include "parallel/agreement_internal.h"
 #include "parallel/data_parallel_impl.h"
 #include "tensor/catch.h"
@@ -16,7 +17,8 @@ std::string OptionsText(const DataParallelOptions& options) {
   return StrCat("options: zero_stage ", static_cast<int>(options.zero_stage), ", first_bucket ",
                 options.first_bucket, ", bucket_cap ", options.bucket_cap, ", initial_sync ",
                 options.initial_sync == InitialSync::kBroadcast ? "broadcast" : "verify",
-                ", must_agree \"", options.must_agree, "\"");
+                ", must_agree \"", options.must_agree, "\", compression ",
+                options.compression == nullptr ? "none" : options.compression->Describe());
 }
 
 Status CheckOptions(const DataParallelOptions& options) {
@@ -48,14 +50,22 @@ Status CheckBuffers(const NamedTensors& buffers, const NamedTensors& parameters)
 // Everything that a rank can find wrong by itself, before the ranks talk.
 StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensors& parameters,
                              const DataParallelOptions& options,
+                             internal::CompressionLease& compression,
                              Status (*check_free)(const NamedTensors&)) {
   AIT_RETURN_IF_ERROR(CheckOptions(options));
   AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
   AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
   AIT_RETURN_IF_ERROR(check_free(parameters));
-  return FlatLayout::Create(std::move(infos), {.world_size = communicator.size(),
-                                               .first_bucket = options.first_bucket,
-                                               .bucket_cap = options.bucket_cap});
+  AIT_ASSIGN_OR_RETURN(FlatLayout layout,
+                       FlatLayout::Create(std::move(infos), {.world_size = communicator.size(),
+                                                             .first_bucket = options.first_bucket,
+                                                             .bucket_cap = options.bucket_cap}));
+  if (options.compression != nullptr) {
+    AIT_RETURN_IF_ERROR(compression.Take(options.compression));
+    AIT_RETURN_IF_ERROR(
+        options.compression->Bind(layout, communicator.rank(), communicator.size()));
+  }
+  return layout;
 }
 
 internal::Facts AllFacts(const FlatLayout& layout, const DataParallelOptions& options) {
@@ -86,13 +96,14 @@ StatusOr<std::unique_ptr<DataParallel>> DataParallel::Create(
     std::shared_ptr<Communicator> communicator, NamedTensors parameters,
     DataParallelOptions options) {
   if (communicator == nullptr) return InvalidArgumentError("the communicator is null");
+  internal::CompressionLease compression;
   StatusOr<FlatLayout> layout = internal::CatchAsStatus(
-      [&] { return Prepare(*communicator, parameters, options, Impl::CheckFree); });
+      [&] { return Prepare(*communicator, parameters, options, compression, Impl::CheckFree); });
   AIT_RETURN_IF_ERROR(internal::CheckAgreement(
       *communicator, layout.status(), layout.ok() ? AllFacts(*layout, options) : internal::Facts(),
       layout.ok() ? layout->hash() : 0, {.timeout = options.timeout}));
-  auto impl =
-      std::make_unique<Impl>(std::move(communicator), std::move(options), *std::move(layout));
+  auto impl = std::make_unique<Impl>(std::move(communicator), std::move(options),
+                                     *std::move(layout), std::move(compression));
   AIT_RETURN_IF_ERROR(
       OrEnd(*impl, "moving the parameters", [&] { return impl->Start(std::move(parameters)); }));
   return std::unique_ptr<DataParallel>(new DataParallel(std::move(impl)));
@@ -130,6 +141,12 @@ Status DataParallel::Update(const StepOptions& options) {
 }
 Status DataParallel::Discard() {
   return OrEnd(*impl_, "Discard", [&] { return impl_->Discard(); });
+}
+StatusOr<CompressionState> DataParallel::SaveCompression() const {
+  return internal::CatchAsStatus([&] { return impl_->SaveCompression(); });
+}
+StatusOr<std::string> DataParallel::LoadCompression(std::span<const CompressionState> states) {
+  return OrEnd(*impl_, "LoadCompression", [&] { return impl_->LoadCompression(states); });
 }
 Status DataParallel::BroadcastBuffers() {
   return OrEnd(*impl_, "BroadcastBuffers", [&] { return impl_->BroadcastBuffers(); });

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "ait/optim/torch_executor.h"
@@ -26,10 +27,11 @@ Buffer BufferOf(const at::Tensor& contiguous) {
 }  // namespace
 
 DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions given,
-                         FlatLayout flat_layout)
+                         FlatLayout flat_layout, internal::CompressionLease compression)
     : communicator(std::move(comm)),
       options(std::move(given)),
       layout(std::move(flat_layout)),
+      compression_(std::move(compression)),
       executor_(TorchExecutor()) {}
 
 DataParallel::Impl::~Impl() {
@@ -51,7 +53,8 @@ Status DataParallel::Impl::Start(NamedTensors parameters) {
   store_ = *std::move(store);
   AIT_RETURN_IF_ERROR(SyncInitialValues());
   reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, store_->gradients(),
-                                                       store_->handle_counts(), Labelled(""));
+                                                       store_->handle_counts(), Labelled(""),
+                                                       options.compression.get());
   fired_.resize(store_->handles().size());
   InstallHooks();
   return OkStatus();
@@ -382,7 +385,7 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   }
   store_->BumpVersions();
   counters.update = Now() - begin;
-  CloseStep();
+  CloseStep(GradientCompression::StepEnd::kUpdated);
   return OkStatus();
 }
 
@@ -393,11 +396,46 @@ Status DataParallel::Impl::Discard() {
         "Discard: gradients are being reduced; call FinishGradients first");
   }
   const Status found = TakeHookError();
-  CloseStep();  // whatever was found is thrown away with it
+  CloseStep(GradientCompression::StepEnd::kDiscarded);  // whatever was found goes with it
   return found;
 }
 
-void DataParallel::Impl::CloseStep() {
+Status DataParallel::Impl::BetweenSteps(const char* call) const {
+  AIT_RETURN_IF_ERROR(Usable(call));
+  if (!in_step_) return OkStatus();
+  return FailedPreconditionError(call, ": a step is not over; call it after Update or Discard");
+}
+
+StatusOr<CompressionState> DataParallel::Impl::SaveCompression() const {
+  AIT_RETURN_IF_ERROR(BetweenSteps("SaveCompression"));
+  return options.compression == nullptr ? CompressionState() : options.compression->Save();
+}
+
+StatusOr<std::string> DataParallel::Impl::LoadCompression(
+    std::span<const CompressionState> states) {
+  AIT_RETURN_IF_ERROR(BetweenSteps("LoadCompression"));
+  const auto begin_anew = [&] {
+    return options.compression->Bind(layout, communicator->rank(), communicator->size());
+  };
+  if (options.compression == nullptr) {
+    const bool is_empty =
+        std::ranges::all_of(states, [](const auto& state) { return state.method.empty(); });
+    return std::string(is_empty ? "" : "the engine does not compress: the state is not used");
+  }
+  AIT_RETURN_IF_ERROR(begin_anew());
+  const StatusOr<std::string> lost =
+      internal::CatchAsStatus([&] { return options.compression->Load(states); });
+  const Status agreed = internal::CheckAgreement(
+      *communicator, lost.status(),
+      {StrCat("state of the gradient compression: ", options.compression->Describe())}, 0,
+      Labelled(""));
+  if (agreed.ok()) return lost;
+  AIT_RETURN_IF_ERROR(begin_anew());
+  return agreed;
+}
+
+void DataParallel::Impl::CloseStep(GradientCompression::StepEnd end) {
+  if (options.compression != nullptr) options.compression->EndStep(end);
   store_->ForgetGradients();
   state_ = State::kReady;
   in_step_ = false;

@@ -12,6 +12,7 @@
 #include "ait/comm/communicator.h"
 #include "ait/parallel/data_parallel.h"
 #include "parallel/bucket_reducer_internal.h"
+#include "parallel/compression_lease_internal.h"
 #include "parallel/decision_internal.h"
 #include "parallel/parameter_store_internal.h"
 
@@ -23,7 +24,8 @@ namespace ait::inline v0 {
 
 class DataParallel::Impl {
  public:
-  Impl(std::shared_ptr<Communicator> communicator, DataParallelOptions options, FlatLayout layout);
+  Impl(std::shared_ptr<Communicator> communicator, DataParallelOptions options, FlatLayout layout,
+       internal::CompressionLease compression);
   ~Impl();
 
   /// **Errors.** FailedPrecondition that names a parameter which another engine holds.
@@ -37,6 +39,8 @@ class DataParallel::Impl {
   Status Update(const StepOptions& options);
   Status Discard();
   Status BroadcastBuffers();
+  StatusOr<CompressionState> SaveCompression() const;
+  StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
   const NamedTensors& parameters() const { return store_->named(); }
 
   /// Ends the engine: aborts the communicator, so that no peer waits in vain. Returns the reason
@@ -69,11 +73,13 @@ class DataParallel::Impl {
   Status Usable(const char* call) const;
   Status TakeHookError();
   Status CompleteGradients();
-  void CloseStep();
+  void CloseStep(GradientCompression::StepEnd end);
+  Status BetweenSteps(const char* call) const;
   Status SyncInitialValues();
   Status Broadcast(const at::Tensor& tensor, std::string label);
   OperationOptions Labelled(std::string label) const;
 
+  internal::CompressionLease compression_;
   std::unique_ptr<internal::ParameterStore> store_;
   std::unique_ptr<internal::BucketReducer> reducer_;
   std::shared_ptr<HookTarget> hook_target_;

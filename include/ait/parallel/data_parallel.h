@@ -47,6 +47,7 @@
 #include "ait/base/types.h"
 #include "ait/memory/resource.h"
 #include "ait/optim/optimizer.h"
+#include "ait/parallel/compression_state.h"
 #include "ait/parallel/flat_layout.h"
 #include "ait/parallel/named_tensor.h"
 #include "ait/parallel/step_counters.h"
@@ -54,6 +55,7 @@
 namespace ait::inline v0 {
 
 class Communicator;
+class GradientCompression;
 
 /// What is sharded over the ranks instead of repeated on each.
 enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
@@ -84,6 +86,9 @@ struct DataParallelOptions {
   NamedTensors buffers;
   /// Any text that must be the same on all ranks, such as the configuration of the model.
   std::string must_agree;
+  /// Takes the place of the exact sums of fp32 gradients: fewer bytes for slow links, see
+  /// ait/parallel/compression.h. One object for each engine; null is exact.
+  std::shared_ptr<GradientCompression> compression;
 };
 
 /// What a rank brings to the one small reduction of a step.
@@ -164,6 +169,18 @@ class DataParallel {
   /// **Collective. Blocks.** Gives all ranks the buffers of rank 0. Not while a last micro-step is
   /// open.
   Status BroadcastBuffers();
+
+  /// What the compression of this rank must remember between runs; an empty state without one.
+  /// Every rank saves its own. **Errors.** FailedPrecondition: a step is not over.
+  StatusOr<CompressionState> SaveCompression() const;
+
+  /// **Collective. Blocks.** Takes up the state of an earlier run, at the same point of training:
+  /// `states` holds this rank's own, or, after a change of the world size, those that
+  /// ait/parallel/compression_state.h names; more do no harm. Returns what could not be kept, such
+  /// as residuals that begin at zero: text for a log, empty if nothing was lost.
+  /// **Errors.** InvalidArgument, on every rank: a state of another method or step; then all begin
+  /// anew. FailedPrecondition: a step is not over.
+  StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
 
   /// Of the step in progress, or of the last one until the next begins.
   const StepCounters& counters() const;

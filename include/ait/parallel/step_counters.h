@@ -29,6 +29,26 @@ struct BucketCounters {
   Duration exposed{};         // that the step stood still for it
 };
 
+/// What gradient compression did on this rank. Bytes sent are those of the best algorithm of each
+/// collective: 2 (N-1)/N of an all-reduced buffer, (N-1)/N of an all-to-all's, N-1 times the own part
+/// of an all-gather.
+struct CompressionCounters {
+  std::int64_t collectives = 0;
+  std::int64_t handed_bytes = 0;  // to these collectives
+  std::int64_t sent_bytes = 0;
+  std::int64_t exact_sent_bytes = 0;  // that all-reduces of the buckets would have sent
+  /// Sums of squares over what is compressed: of what this rank had to send, its residual included,
+  /// and of the part that it did not.
+  double squares = 0;
+  double error_squares = 0;
+
+  /// How many times fewer bytes; 0 if nothing was sent.
+  double ratio() const;
+  /// Norm of what was not sent over the norm of what there was to send; 0 if there was nothing.
+  double relative_error() const;
+  CompressionCounters& operator+=(const CompressionCounters& other);
+};
+
 struct StepCounters {
   std::int64_t step = 0;  // counted from 1
   int micro_steps = 0;
@@ -43,6 +63,7 @@ struct StepCounters {
   Duration overlap{};  // part of the buckets' communication that hid behind backward
   Duration update{};   // optimizer
   std::vector<BucketCounters> buckets;  // in order of reduction
+  CompressionCounters compression;      // zeros without compression
 };
 
 }  // namespace ait::inline v0

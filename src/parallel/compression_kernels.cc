@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/compression_kernels_internal.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+// Defines `name` from `name`Body, once for the baseline and once with AVX2. Nothing else changes:
+// -ffp-contract=off holds for this file.
+#define AIT_INLINE inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define AIT_KERNEL(result, name, parameters, arguments)                                         \
+  namespace {                                                                                   \
+  __attribute__((target("avx2"))) result name##Avx2 parameters { return name##Body arguments; } \
+  }                                                                                             \
+  result name parameters { return HasAvx2() ? name##Avx2 arguments : name##Body arguments; }
+#else
+#define AIT_KERNEL(result, name, parameters, arguments) \
+  result name parameters { return name##Body arguments; }
+#endif
+
+namespace ait::inline v0::internal::compression {
+namespace {
+
+constexpr std::size_t kLanes = 16;
+constexpr std::size_t kRun = 512;  // elements that are summed in fp32
+constexpr std::uint32_t kMagnitude = 0x7fffffffu;
+constexpr std::uint32_t kInfinity = 0x7f800000u;
+constexpr float kMaxCode = 127;
+
+#if defined(__x86_64__)
+bool HasAvx2() { return __builtin_cpu_supports("avx2") != 0; }
+#endif
+
+std::uint32_t Magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & kMagnitude; }
+
+AIT_INLINE double DotBody(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t begin = 0; begin < a.size(); begin += kRun) {
+    const std::size_t end = std::min(a.size(), begin + kRun);
+    float lanes[kLanes] = {};
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
+    }
+    for (; i < end; ++i) lanes[(i - begin) % kLanes] += a[i] * b[i];
+    for (const float lane : lanes) sum += static_cast<double>(lane);
+  }
+  return sum;
+}
+
+AIT_INLINE void AddToBody(std::span<float> to, std::span<const float> from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+}
+
+AIT_INLINE void AddScaledBody(std::span<float> to, float factor, std::span<const float> from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
+}
+
+AIT_INLINE float LargestMagnitudeBody(std::span<const float> values) {
+  std::uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & kMagnitude);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+AIT_INLINE double RoundToBf16Body(std::span<const float> from, std::span<BFloat16> to) {
+  double lost = 0;
+  for (std::size_t begin = 0; begin < from.size(); begin += kRun) {
+    const std::size_t end = std::min(from.size(), begin + kRun);
+    float errors[kRun];
+    for (std::size_t i = begin; i < end; ++i) {
+      to[i] = BFloat16(from[i]);
+      errors[i - begin] = from[i] - static_cast<float>(to[i]);
+    }
+    lost += DotBody({errors, end - begin}, {errors, end - begin});
+  }
+  return lost;
+}
+
+AIT_INLINE void WidenBf16Body(std::span<const BFloat16> from, std::span<float> to) {
+  for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<float>(from[i]);
+}
+
+AIT_INLINE float QuantiseBody(std::span<const float> values, std::span<std::int8_t> codes,
+                              std::span<float> error) {
+  const float largest = LargestMagnitudeBody(values);
+  if (Magnitude(largest) >= kInfinity) {
+    std::fill(codes.begin(), codes.end(), std::int8_t{0});
+    std::fill(error.begin(), error.end(), 0.0f);
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  if (largest < kMaxCode * std::numeric_limits<float>::min()) {
+    std::fill(codes.begin(), codes.end(), std::int8_t{0});
+    std::copy(values.begin(), values.end(), error.begin());
+    return 0;
+  }
+  const float scale = largest / kMaxCode;
+  const float inverse = kMaxCode / largest;
+  constexpr float kRound = 0x1.8p23f;  // adding it leaves no fraction: to nearest even
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float value = values[i];
+    const float code = (value * inverse + kRound) - kRound;
+    codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(code));
+    error[i] = value - code * scale;
+  }
+  return scale;
+}
+
+AIT_INLINE void DequantiseBody(std::span<const std::int8_t> codes, float scale,
+                               std::span<float> to) {
+  for (std::size_t i = 0; i < codes.size(); ++i) to[i] = static_cast<float>(codes[i]) * scale;
+}
+
+AIT_INLINE void AddDequantisedBody(std::span<const std::int8_t> codes, float scale,
+                                   std::span<float> to) {
+  for (std::size_t i = 0; i < codes.size(); ++i) to[i] += static_cast<float>(codes[i]) * scale;
+}
+
+}  // namespace
+
+AIT_KERNEL(double, Dot, (std::span<const float> a, std::span<const float> b), (a, b))
+AIT_KERNEL(void, AddTo, (std::span<float> to, std::span<const float> from), (to, from))
+AIT_KERNEL(void, AddScaled, (std::span<float> to, float factor, std::span<const float> from),
+           (to, factor, from))
+AIT_KERNEL(float, LargestMagnitude, (std::span<const float> values), (values))
+AIT_KERNEL(double, RoundToBf16, (std::span<const float> from, std::span<BFloat16> to), (from, to))
+AIT_KERNEL(void, WidenBf16, (std::span<const BFloat16> from, std::span<float> to), (from, to))
+AIT_KERNEL(float, Quantise,
+           (std::span<const float> values, std::span<std::int8_t> codes, std::span<float> error),
+           (values, codes, error))
+AIT_KERNEL(void, Dequantise, (std::span<const std::int8_t> codes, float scale, std::span<float> to),
+           (codes, scale, to))
+AIT_KERNEL(void, AddDequantised,
+           (std::span<const std::int8_t> codes, float scale, std::span<float> to),
+           (codes, scale, to))
+
+double Squares(std::span<const float> values) { return Dot(values, values); }
+
+void SelectLargest(std::span<const float> values, std::int64_t count, std::uint32_t base,
+                   SelectScratch& scratch, std::vector<std::uint32_t>& indices) {
+  if (count <= 0) return;
+  constexpr int kShift = 16;  // magnitudes of equal sign, exponent and 7 bits share a bin
+  scratch.histogram.assign(std::size_t{1} << (31 - kShift), 0);
+  for (const float value : values) ++scratch.histogram[Magnitude(value) >> kShift];
+  std::int64_t above = 0;  // values in the bins over `bin`
+  std::uint32_t bin = (1u << (31 - kShift)) - 1;
+  while (above + scratch.histogram[bin] < count) above += scratch.histogram[bin--];
+  const std::size_t first = indices.size();
+  scratch.candidates.clear();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t its = Magnitude(values[i]) >> kShift;
+    if (its < bin) continue;
+    (its > bin ? indices : scratch.candidates).push_back(static_cast<std::uint32_t>(i));
+  }
+  const auto wanted = scratch.candidates.begin() + static_cast<std::ptrdiff_t>(count - above);
+  std::nth_element(scratch.candidates.begin(), wanted, scratch.candidates.end(),
+                   [&](std::uint32_t a, std::uint32_t b) {
+                     const std::uint32_t x = Magnitude(values[a]);
+                     const std::uint32_t y = Magnitude(values[b]);
+                     return x != y ? x > y : a < b;
+                   });
+  indices.insert(indices.end(), scratch.candidates.begin(), wanted);
+  std::sort(indices.begin() + static_cast<std::ptrdiff_t>(first), indices.end());
+  for (std::size_t i = first; i < indices.size(); ++i) indices[i] += base;
+}
+
+void Orthonormalise(std::span<float> vectors, std::int64_t length) {
+  constexpr double kDependent = 1e-5;  // what rounding leaves of a vector that depends on others
+  const auto n = static_cast<std::size_t>(length);
+  for (std::size_t begin = 0; begin + n <= vectors.size() && n > 0; begin += n) {
+    const std::span<float> vector = vectors.subspan(begin, n);
+    const float largest = LargestMagnitude(vector);
+    if (largest == 0) continue;
+    if (!std::isfinite(largest)) {
+      std::fill(vectors.begin() + static_cast<std::ptrdiff_t>(begin), vectors.end(),
+                std::numeric_limits<float>::quiet_NaN());
+      return;
+    }
+    for (float& value : vector) value /= largest;  // no square overflows
+    const double before = std::sqrt(Squares(vector));
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t other = 0; other < begin; other += n) {
+        const std::span<const float> earlier = vectors.subspan(other, n);
+        AddScaled(vector, static_cast<float>(-Dot(earlier, vector)), earlier);
+      }
+    }
+    const double norm = std::sqrt(Squares(vector));
+    if (norm <= kDependent * before) {
+      std::fill(vector.begin(), vector.end(), 0.0f);
+      continue;
+    }
+    const auto factor = static_cast<float>(1 / norm);
+    for (float& value : vector) value *= factor;
+  }
+}
+
+}  // namespace ait::inline v0::internal::compression
