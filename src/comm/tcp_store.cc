@@ -32,6 +32,8 @@ class TcpStore::Impl {
 
 namespace {
 
+constexpr milliseconds kAnotherProgram{2000};  // until one of several ports is given up
+
 Status Check(const TcpStoreOptions& options) {
   if (options.size < WorldSize(1) || options.rank < Rank(0) ||
       options.rank.value() >= options.size.value()) {
@@ -54,6 +56,7 @@ Status Check(const TcpStoreOptions& options) {
     return InvalidArgumentError("rank ", options.rank, " was given the listening descriptor ",
                                 options.listen_fd, "; only rank 0 serves");
   }
+  if (internal::SaysUnix(options.host)) return OkStatus();
   if (options.host.empty() || options.port == 0) {
     return InvalidArgumentError("rank ", options.rank,
                                 " needs host and port of rank 0; it has host \"", options.host,
@@ -68,12 +71,19 @@ TcpStoreClient::Options ClientOptions(const TcpStoreOptions& options) {
           .run_id = options.run_id,
           .server = options.rank == Rank(0)
                         ? std::string("the store of rank 0")
-                        : StrCat("rank 0 at ", options.host, " port ", options.port),
+                        : StrCat("rank 0 at ", internal::ShowEndpoint(options.host, options.port)),
           .patience = std::min<milliseconds>(options.timeout, std::chrono::seconds(5))};
 }
 
 StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options, StatusOr<SocketFd> inherited) {
-  if (options.listen_fd < 0) return internal::Listen(options.host, options.port);
+  if (options.listen_fd < 0) {
+    StatusOr<SocketFd> listener = internal::Listen(options.host, options.port);
+    for (const std::uint16_t port : options.other_ports) {
+      if (listener.status().code() != StatusCode::kFailedPrecondition) break;
+      listener = internal::Listen(options.host, port);
+    }
+    return listener;
+  }
   AIT_ASSIGN_OR_RETURN(SocketFd listener, std::move(inherited));
   AIT_ASSIGN_OR_RETURN(const std::uint16_t port, internal::LocalPort(listener.get()));
   if (options.port != 0 && port != options.port) {
@@ -84,25 +94,42 @@ StatusOr<SocketFd> ListenerOf(const TcpStoreOptions& options, StatusOr<SocketFd>
 }
 
 // Rank 0 may start later than we, its name may not resolve yet, and a server of an earlier attempt
-// may be about to close: all that is tried again, ever more slowly.
-StatusOr<std::unique_ptr<TcpStoreClient>> Connect(const TcpStoreOptions& options,
-                                                  Deadline deadline) {
+// may be about to close: all that is tried again, ever more slowly. Where rank 0 may be at one of
+// several ports, what does not know our run there is another program.
+StatusOr<std::unique_ptr<TcpStoreClient>> Connect(TcpStoreOptions& options, Deadline deadline) {
+  std::vector<std::uint16_t> ports = {options.port};
+  ports.insert(ports.end(), options.other_ports.begin(), options.other_ports.end());
   milliseconds pause{10};
   Status last = OkStatus();
   while (true) {
-    StatusOr<SocketFd> fd = internal::ConnectOnce(options.host, options.port, deadline);
-    if (fd.ok()) {
-      auto client = TcpStoreClient::Create(*std::move(fd), ClientOptions(options), deadline);
-      if (client.ok() || client.status().code() != StatusCode::kUnavailable) return client;
+    for (const std::uint16_t port : ports) {
+      options.port = port;
+      StatusOr<SocketFd> fd = internal::ConnectOnce(options.host, port, deadline);
+      if (!fd.ok()) {
+        last = fd.status();
+        if (last.code() == StatusCode::kPermissionDenied) return last;
+        continue;
+      }
+      Deadline answer = deadline;
+      if (ports.size() > 1) {  // another program may accept and say nothing
+        answer = Deadline::At(std::min(deadline.time(), Deadline::After(kAnotherProgram).time()));
+      }
+      auto client = TcpStoreClient::Create(*std::move(fd), ClientOptions(options), answer);
+      if (client.ok()) return client;
       last = client.status();
-    } else {
-      last = fd.status();
+      const bool is_another = ports.size() > 1 && (last.code() == StatusCode::kFailedPrecondition ||
+                                                   last.code() == StatusCode::kDeadlineExceeded);
+      if (last.code() != StatusCode::kUnavailable && !is_another) return client;
     }
     if (Deadline::After(pause).time() >= deadline.time()) {
-      return DeadlineExceededError("rank 0 of ", options.size,
-                                   " did not come: nothing serves the run at ", options.host,
-                                   " port ", options.port, " in time (last: ", Message(last),
-                                   "); check MASTER_ADDR and MASTER_PORT, and that rank 0 runs");
+      const bool unix_socket = internal::SaysUnix(options.host);
+      return DeadlineExceededError(
+          "rank 0 of ", options.size, " did not come: nothing serves the run at ",
+          internal::ShowEndpoint(options.host, ports.front()), " in time (last: ", Message(last),
+          "); check ",
+          unix_socket ? "that rank 0 runs; if it is in another network namespace, such as a "
+                        "container's, set MASTER_ADDR and MASTER_PORT"
+                      : "MASTER_ADDR and MASTER_PORT, and that rank 0 runs");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(500));
@@ -152,8 +179,10 @@ StatusOr<std::unique_ptr<TcpStore>> TcpStore::Create(const TcpStoreOptions& opti
       answer =
           Deadline::At(std::min(deadline.time(), Deadline::After(options.answer_timeout).time()));
     }
-    StatusOr<std::unique_ptr<TcpStoreClient>> client = Connect(options, answer);
+    TcpStoreOptions at = options;
+    StatusOr<std::unique_ptr<TcpStoreClient>> client = Connect(at, answer);
     if (!client.ok()) return Annotate(client.status(), rank);
+    impl->port = at.port;
     impl->client = *std::move(client);
   }
   // The server tells who is missing at its deadline; give its word time to arrive.

@@ -119,6 +119,10 @@ void TcpStoreServer::Accept() {
       }
       return;
     }
+    if (const Status peer = CheckPeerUser(fd.get()); !peer.ok()) {
+      Log(options_.log, Severity::kWarning, "comm", StrCat("refused: ", Message(peer)));
+      continue;
+    }
     PrepareConnection(fd.get());
     const auto is_stranger = [](const auto& c) {
       return c->phase == Phase::kStranger && !c->closed && !c->own;

@@ -9,11 +9,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -129,7 +131,79 @@ StatusOr<SocketFd> BindAndListen(const sockaddr* address, socklen_t length, std:
   return fd;
 }
 
+constexpr std::string_view kUnix = "unix:";
+
+// The address of a name: no file, but an entry of the network namespace (unix(7), "abstract").
+struct UnixAddress {
+  sockaddr_un address{};
+  socklen_t length = 0;
+};
+StatusOr<UnixAddress> UnixAddressOf(const std::string& host) {
+  const std::string_view name = std::string_view(host).substr(kUnix.size());
+  UnixAddress result;
+  if (name.empty() || name.size() >= sizeof(result.address.sun_path)) {
+    return InvalidArgumentError("the name of ", host, " has ", name.size(),
+                                " bytes; allowed are 1 to ", sizeof(result.address.sun_path) - 1);
+  }
+  result.address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), result.address.sun_path + 1);
+  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return result;
+}
+
+StatusOr<SocketFd> ListenUnix(const std::string& host) {
+  AIT_ASSIGN_OR_RETURN(const UnixAddress name, UnixAddressOf(host));
+  SocketFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.open()) return ErrnoError(errno, "cannot make a socket");
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0 ||
+      listen(fd.get(), SOMAXCONN) != 0) {
+    if (errno == EADDRINUSE) {
+      return FailedPreconditionError(
+          host,
+          " of this host is in use: another process is rank 0 of this job; if it is left over "
+          "from another run, end it, or set MASTER_ADDR and MASTER_PORT");
+    }
+    return ErrnoError(errno, "cannot listen at ", host);
+  }
+  return fd;
+}
+
+StatusOr<SocketFd> ConnectUnix(const std::string& host) {
+  AIT_ASSIGN_OR_RETURN(const UnixAddress name, UnixAddressOf(host));
+  SocketFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.open()) return ErrnoError(errno, "cannot make a socket");
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&name.address), name.length) != 0) {
+    return ErrnoError(errno, host);
+  }
+  AIT_RETURN_IF_ERROR(CheckPeerUser(fd.get()));
+  PrepareConnection(fd.get());
+  return fd;
+}
+
 }  // namespace
+
+bool SaysUnix(std::string_view host) { return host.substr(0, kUnix.size()) == kUnix; }
+
+std::string ShowEndpoint(std::string_view host, std::uint16_t port) {
+  return SaysUnix(host) ? std::string(host) : StrCat(host, " port ", port);
+}
+
+Status CheckPeerUser(int fd) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  int domain = 0;
+  socklen_t domain_length = sizeof(domain);
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_length) != 0 || domain != AF_UNIX) {
+    return OkStatus();
+  }
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    return ErrnoError(errno, "cannot read who is at the other end of a socket");
+  }
+  if (peer.uid == geteuid() || peer.uid == 0) return OkStatus();
+  return PermissionDeniedError("process ", peer.pid, " of user ", peer.uid,
+                               " holds the name at which user ", geteuid(),
+                               "'s ranks meet; set MASTER_ADDR and MASTER_PORT");
+}
 
 void SocketFd::Close() {
   if (fd_ >= 0) close(fd_);
@@ -141,6 +215,7 @@ bool SaysLoopback(std::string_view host) {
 }
 
 StatusOr<SocketFd> Listen(const std::string& host, std::uint16_t port) {
+  if (SaysUnix(host)) return ListenUnix(host);
   if (SaysLoopback(host)) {
     AIT_ASSIGN_OR_RETURN(const AddressList addresses, Resolve(host, port, SOCK_STREAM));
     const addrinfo* chosen = addresses.get();  // clients try all addresses; IPv4 always exists
@@ -184,6 +259,7 @@ StatusOr<std::uint16_t> LocalPort(int fd) {
   if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return ErrnoError(errno, "cannot read the port of a socket");
   }
+  if (address.ss_family == AF_UNIX) return std::uint16_t{0};
   return ntohs(address.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
                    : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
@@ -198,6 +274,7 @@ std::string LocalAddress(int fd) {
 }
 
 StatusOr<SocketFd> ConnectOnce(const std::string& host, std::uint16_t port, Deadline deadline) {
+  if (SaysUnix(host)) return ConnectUnix(host);
   AIT_ASSIGN_OR_RETURN(const AddressList addresses, Resolve(host, port, SOCK_STREAM));
   Status last = NotFoundError("the name ", host, " has no address");
   for (const addrinfo* a = addresses.get(); a != nullptr; a = a->ai_next) {

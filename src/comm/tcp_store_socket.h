@@ -43,9 +43,21 @@ class SocketFd {
 /// A name that this host alone takes for loopback (127.0.1.1 of Debian) is right elsewhere.
 bool SaysLoopback(std::string_view host);
 
+/// True if `host` names a socket of this host instead of an address: "unix:NAME". Such a socket has
+/// no port and no file: the name lives in the network namespace and dies with the socket, and only
+/// processes of the same user (or root) are let in.
+bool SaysUnix(std::string_view host);
+
+/// "10.0.0.1 port 29400", or "unix:NAME".
+std::string ShowEndpoint(std::string_view host, std::uint16_t port);
+
+/// OK if the process at the other end belongs to this user or to root; PermissionDenied names it.
+/// OK too for a socket that is no "unix:" one.
+Status CheckPeerUser(int fd);
+
 /// A socket that listens at `port` (0: the system chooses): on the loopback interface if `host`
-/// says so (`SaysLoopback`), else on all interfaces.
-/// **Errors.** FailedPrecondition: the port is in use; the text names the process that holds it
+/// says so (`SaysLoopback`), else on all interfaces; at the name if it says that (`SaysUnix`).
+/// **Errors.** FailedPrecondition: the port or name is in use; the text names the process that holds it
 /// where the system tells.
 StatusOr<SocketFd> Listen(const std::string& host, std::uint16_t port);
 
@@ -53,7 +65,7 @@ StatusOr<SocketFd> Listen(const std::string& host, std::uint16_t port);
 /// is then left alone.
 StatusOr<SocketFd> AdoptListener(int fd);
 
-/// The port that a bound socket has.
+/// The port that a bound socket has; 0 for a socket with a name.
 StatusOr<std::uint16_t> LocalPort(int fd);
 
 /// The numeric address of this end of a connected socket, such as "10.0.0.7"; "" if there is none.

@@ -37,9 +37,12 @@ struct TcpStoreOptions {
   WorldSize size{1};
   /// Where rank 0 serves; a name or a numeric address. On rank 0 itself: "localhost", "::1" and
   /// "127.…" serve this host alone, anything else (also nothing, and a name that this host alone
-  /// takes for loopback) every interface.
+  /// takes for loopback) every interface. "unix:NAME" is a socket without port or file, for ranks
+  /// of one host and user: nobody else can have taken it, and nothing of it outlives rank 0.
   std::string host;
   std::uint16_t port = 0;  // 0 on rank 0 lets the system choose; see TcpStore::port
+  /// Where rank 0 serves if `port` is another program's, in this order; the same on all ranks.
+  std::vector<std::uint16_t> other_ports = {};
   /// Rank 0: an inherited socket that already listens; owned by `Create`, also if it fails. What is
   /// no such socket is left alone.
   int listen_fd = -1;
