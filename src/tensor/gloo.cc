@@ -91,7 +91,8 @@ class GlooProvider final : public TransportProvider {
         options_.interface_name.empty() ? launch.interface_name : options_.interface_name;
     std::string address = store->local_address();
     if (address.empty()) address = "127.0.0.1";  // a world of one
-    if (interface_name.empty() && launch.local_size < launch.size && IsLoopbackAddress(address)) {
+    if (interface_name.empty() && launch.host_count != 1 && launch.local_size < launch.size &&
+        IsLoopbackAddress(address)) {
       const int others = launch.size.value() - launch.local_size.value();
       return FailedPreconditionError(
           "rank ", launch.rank, " reaches rank 0 through the loopback interface (", address,

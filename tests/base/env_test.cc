@@ -29,7 +29,7 @@ TEST(Env, HoldsNoVariableThatNobodyReads) {
     return name;
   }).ForEach([](const char* name, const Env::Value&) {
     EXPECT_STRNE(name, "GROUP_RANK");
-    EXPECT_STRNE(name, "TORCHELASTIC_ERROR_FILE");
+    EXPECT_STRNE(name, "SLURM_LAUNCH_NODE_IPADDR");  // may be that of the login node
   });
 }
 

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -174,6 +175,198 @@ TEST(World, RanksStartedByHandMeetAtTheMaster) {
               AllOf(HasSubstr("hand"), HasSubstr("1 of 2"), HasSubstr("RANK, WORLD_SIZE"),
                     HasSubstr(StrCat("127.0.0.1 port ", port)), HasSubstr("null")));
   second->reset();
+}
+
+/// Lines that the library tells.
+class Lines final : public LogSink {
+ public:
+  void Write(Severity severity, std::string_view, std::string_view message) override {
+    const std::lock_guard lock(mutex_);
+    text_ += StrCat(Name(severity), ": ", message, "\n");
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+std::future<MadeWorld> Enter(WorldOptions options) {
+  return std::async(std::launch::async,
+                    [options = std::move(options)] { return World::FromEnvironment(options); });
+}
+
+/// What mpirun sets for one rank of a job on this host.
+Env OpenMpiEnv(int rank, int size) {
+  Env env;
+  env.ompi_comm_world_rank = env.ompi_comm_world_local_rank = StrCat(rank);
+  env.ompi_comm_world_size = env.ompi_comm_world_local_size = StrCat(size);
+  env.ompi_job_key = StrCat("world-test-", getpid());
+  return env;
+}
+
+TEST(World, RanksOfOneMpirunMeetWithoutAPort) {
+  auto provider = std::make_shared<NullProvider>();
+  auto one = Enter(OpenMpiEnv(1, 2), provider);
+  auto zero = Enter(OpenMpiEnv(0, 2), provider);
+  MadeWorld first = zero.get(), second = one.get();
+  ASSERT_OK(first);
+  ASSERT_OK(second);
+  EXPECT_EQ((*first)->launch().launched_by, LaunchedBy::kOpenMpi);
+  EXPECT_EQ((*first)->store()->port(), 0);
+  EXPECT_OK((*first)->store()->Set("k", "v"));
+  EXPECT_EQ(*(*second)->store()->Get("k", Deadline::After(seconds(5))), "v");
+  second->reset();
+}
+
+TEST(World, ASecondRankZeroOfAMpirunIsAPrecondition) {
+  const SocketFd holder =
+      *internal::Listen(LaunchInfo::FromEnv(OpenMpiEnv(0, 2))->master_address, 0);
+  EXPECT_THAT(Enter(OpenMpiEnv(0, 2), std::make_shared<NullProvider>()).get(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("is in use")));
+}
+
+TEST(World, FindsTheHostsAndTheLocalRanksItself) {
+  const FreePort free;
+  auto provider = std::make_shared<NullProvider>();
+  std::vector<std::future<MadeWorld>> ranks;
+  for (int rank : {2, 1, 0}) {
+    Env env = RankEnv(rank, 3, free.port());
+    env.local_rank = env.local_world_size = std::nullopt;
+    ranks.push_back(Enter(env, provider));
+  }
+  std::vector<MadeWorld> worlds;
+  for (auto& rank : ranks) worlds.push_back(rank.get());
+  for (const MadeWorld& world : worlds) {
+    ASSERT_OK(world);
+    EXPECT_EQ((*world)->local_rank(), (*world)->rank());
+    EXPECT_EQ((*world)->local_size(), WorldSize(3));
+    ASSERT_EQ((*world)->hosts().size(), 1u);
+    EXPECT_EQ((*world)->hosts()[0].ranks, (std::vector{Rank(0), Rank(1), Rank(2)}));
+    EXPECT_GE((*world)->threads(), 1);
+    EXPECT_THAT((*world)->Describe(),
+                AllOf(HasSubstr("as they found each other"), HasSubstr("ranks 0-2"),
+                      HasSubstr("interface    lo (127.0.0.1)")));
+  }
+  for (MadeWorld& world : worlds) world->reset();
+}
+
+TEST(World, TakesTheLaunchFromArguments) {
+  const FreePort free;
+  std::vector<std::future<MadeWorld>> ranks;
+  for (int rank : {1, 0}) {
+    Env env = RankEnv(0, 7, 1);  // overruled
+    env.omp_num_threads = "3";
+    ranks.push_back(Enter(WorldOptions{.transport = std::make_shared<NullProvider>(),
+                                       .env = env,
+                                       .launch = LaunchInfo{.rank = Rank(rank),
+                                                            .size = WorldSize(2),
+                                                            .master_address = "127.0.0.1",
+                                                            .master_port = free.port()},
+                                       .join_timeout = seconds(20)}));
+  }
+  MadeWorld one = ranks[0].get(), zero = ranks[1].get();
+  ASSERT_OK(one);
+  ASSERT_OK(zero);
+  EXPECT_EQ((*one)->rank(), Rank(1));
+  EXPECT_EQ((*one)->local_size(), WorldSize(2));
+  EXPECT_EQ((*one)->threads(), 3);
+  EXPECT_THAT((*one)->Describe(), StartsWith("launched by  arguments"));
+  one->reset();
+}
+
+TEST(World, RefusesArgumentsThatCannotBe) {
+  const LaunchInfo good{
+      .rank = Rank(0), .size = WorldSize(2), .master_address = "127.0.0.1", .master_port = 1};
+  const auto made_of = [&](auto change) {
+    LaunchInfo launch = good;
+    change(launch);
+    return World::FromEnvironment({.env = Env{}, .launch = launch});
+  };
+  EXPECT_THAT(made_of([](LaunchInfo& launch) { launch.rank = Rank(2); }),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("rank 2 of 2")));
+  EXPECT_THAT(made_of([](LaunchInfo& launch) { launch.master_address = ""; }),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("master_address is empty")));
+  EXPECT_THAT(made_of([](LaunchInfo& launch) { launch.master_port = 0; }),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("master_port is 0")));
+  EXPECT_THAT(made_of([](LaunchInfo& launch) {
+                launch.local_is_given = true;
+                launch.local_size = WorldSize(3);
+              }),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("local rank 0 of 3")));
+}
+
+TEST(World, TellsItsDecisionsToTheLogWhenAsked) {
+  Lines lines;
+  Env env;
+  env.ait_describe = "1";
+  ASSERT_OK_AND_ASSIGN(const auto world, World::FromEnvironment({.env = env, .log = &lines}));
+  EXPECT_TRUE(world->asked_to_describe());
+  EXPECT_THAT(lines.text(), HasSubstr("info: launched by  nobody"));
+
+  Lines quiet;
+  env.ait_describe = "0";
+  EXPECT_OK(
+      World::FromEnvironment({.env = env, .log = &quiet, .decisions = LogDecisions::kEveryRank}));
+  EXPECT_EQ(quiet.text(), "");
+
+  Lines of_options;
+  EXPECT_OK(World::FromEnvironment(
+      {.env = Env{}, .log = &of_options, .decisions = LogDecisions::kRankZero}));
+  EXPECT_THAT(of_options.text(), HasSubstr("threads"));
+
+  env.ait_describe = "yes";
+  EXPECT_THAT(World::FromEnvironment({.env = env}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("AIT_DESCRIBE is \"yes\"")));
+}
+
+TEST(World, WarnsInABatchScriptWithoutSrun) {
+  Lines lines;
+  Env env;
+  env.slurm_job_id = "17";
+  env.slurm_ntasks = "4";
+  ASSERT_OK_AND_ASSIGN(const auto world, World::FromEnvironment({.env = env, .log = &lines}));
+  EXPECT_EQ(world->size(), WorldSize(1));
+  EXPECT_THAT(lines.text(), AllOf(HasSubstr("warning: "), HasSubstr("start it by srun")));
+}
+
+TEST(World, RefusesAnInterfaceThatIsNotThere) {
+  Env env = RankEnv(0, 2, 1234);
+  env.gloo_socket_ifname = "eth-none";
+  EXPECT_THAT(
+      World::FromEnvironment({.transport = std::make_shared<NullProvider>(), .env = env}),
+      StatusIs(StatusCode::kInvalidArgument, AllOf(HasSubstr("GLOO_SOCKET_IFNAME is eth-none"),
+                                                   HasSubstr("it has "), HasSubstr("lo"))));
+}
+
+TEST(World, RefusesThreadsThatAreNoNumber) {
+  Env env;
+  env.omp_num_threads = "many";
+  EXPECT_THAT(World::FromEnvironment({.env = env}),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("OMP_NUM_THREADS is \"many\"")));
+}
+
+TEST(World, NamesAMasterThatDoesNotResolve) {
+  Env env = RankEnv(1, 2, 1234);
+  env.master_addr = "no-such-host.invalid";
+  EXPECT_THAT(Enter(env, std::make_shared<NullProvider>(), milliseconds(100)).get(),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("the name no-such-host.invalid does not resolve"),
+                             HasSubstr("check MASTER_ADDR"))));
+}
+
+TEST(World, NamesTheProcessThatIsNoLauncher) {
+  Env env;
+  env.pmi_rank = "1";
+  env.pmi_size = "2";
+  env.mpi_localrankid = "1";
+  env.mpi_localnranks = "2";
+  env.pmi_fd = "65000";
+  EXPECT_THAT(Enter(env, std::make_shared<NullProvider>(), milliseconds(100)).get(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("PMI_FD 65000 is no socket")));
 }
 
 TEST(World, NamesAPeerThatNeverComes) {
