@@ -110,20 +110,23 @@ StatusOr<std::unique_ptr<TcpStore>> JoinStore(const WorldOptions& options, Launc
                            .log = options.log});
 }
 
-// Every rank looks at all of them, so that all come to the same end.
+// A rank that meets rank 0 by loopback while others come from elsewhere has no address that those
+// reach. Every rank looks at all of them, so that all come to the same end.
 Status CheckAddresses(const LaunchInfo& launch, const std::vector<WorldHost>& hosts,
                       const std::vector<internal::RankPlace>& places) {
   if (hosts.size() < 2 || !launch.interface_name.empty()) return OkStatus();
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const internal::RankPlace& place = places[rank];
-    if (!place.address.empty() && !internal::IsLoopbackAddress(place.address)) continue;
-    return FailedPreconditionError(
-        "rank ", rank, " on host ", place.name, " reaches rank 0 through the loopback interface (",
-        place.address, "), but the run has ", hosts.size(),
-        " hosts (or network namespaces); set MASTER_ADDR to an address of rank 0's host that the ",
-        "others reach, or GLOO_SOCKET_IFNAME to the interface that leads to them");
+  const auto by_loopback = [](const internal::RankPlace& place) {
+    return internal::IsLoopbackAddress(place.address);
+  };
+  const auto wrong = std::find_if(places.begin(), places.end(), by_loopback);
+  if (wrong == places.end() || std::all_of(places.begin(), places.end(), by_loopback)) {
+    return OkStatus();
   }
-  return OkStatus();
+  return FailedPreconditionError(
+      "rank ", wrong - places.begin(), " on host ", wrong->name,
+      " reaches rank 0 through the loopback interface (", wrong->address, "), but the run has ",
+      hosts.size(), " hosts; set MASTER_ADDR to an address of rank 0's host that all reach, or ",
+      "GLOO_SOCKET_IFNAME to the interface that leads to the others");
 }
 
 // Finds out where all ranks are; what the launcher did not tell of this host follows from it.
@@ -336,7 +339,7 @@ std::string World::Describe() const {
     }
     table += Row("transport", impl_->transport, "WorldOptions::transport");
   }
-  std::string_view source = "kernel and network namespace of each rank";
+  std::string_view source = "kernel and namespaces of each rank";
   for (const WorldHost& host : impl_->hosts) {
     table += Row(impl_->hosts.size() == 1 ? "host" : StrCat("host ", &host - impl_->hosts.data()),
                  StrCat(host.name, host.address.empty() ? "" : StrCat(" (", host.address, ")"),

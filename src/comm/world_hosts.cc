@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include "ait/comm/shared_memory.h"
 #include "ait/topology/budget.h"
 #include "ait/topology/id_set.h"
 #include "topology/kernel_file_internal.h"
@@ -27,17 +27,6 @@ Interfaces ListInterfaces() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) list = nullptr;
   return {list, &freeifaddrs};
-}
-
-/// The boot of the kernel and the network namespace: what makes two processes reach each other by
-/// loopback.
-std::string HostKey() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[128] = {};
-  const ssize_t length = readlink("/proc/self/ns/net", space, sizeof(space) - 1);
-  return StrCat(boot, "/",
-                std::string_view(space, length > 0 ? static_cast<std::size_t>(length) : 0));
 }
 
 /// Waits for a key as long as all ranks live.
@@ -85,7 +74,9 @@ std::string WithoutNewlines(std::string text) {
 RankPlace OwnPlace(const std::string& address) {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
-  RankPlace place{.host = HostKey(), .name = WithoutNewlines(name), .address = address};
+  RankPlace place{.name = WithoutNewlines(name), .address = address};
+  const auto host = HostIdentity();
+  place.host = host.ok() ? WithoutNewlines(*host) : StrCat("named ", place.name);
   if (const auto budget = ReadBudget(); budget.ok()) {
     place.cpus = WithoutNewlines(budget->usable_cpus().ToString());
     if (budget->cpu_quota) place.quota = StrCat(budget->cpu_count());

@@ -16,7 +16,7 @@ namespace ait::inline v0::internal {
 
 /// What one rank says of its place.
 struct RankPlace {
-  std::string host;     // equal for ranks that share a kernel and a network namespace
+  std::string host;     // HostIdentity of comm/shared_memory.h
   std::string name;     // of the host, for people
   std::string address;  // by which the others reach it
   std::string cpus;     // that it may use, "0-3,8"; empty if unknown

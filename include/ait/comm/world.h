@@ -83,7 +83,7 @@ struct LaunchInfo {
   static StatusOr<LaunchInfo> FromEnv(const Env& env);
 };
 
-/// One host of a run: those of its ranks that share a kernel and a network namespace.
+/// One host of a run: those of its ranks that share a kernel, a network and a PID namespace.
 struct WorldHost {
   std::string name;
   std::string address;  // where the other hosts reach it
