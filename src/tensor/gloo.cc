@@ -2,13 +2,10 @@
 #include "ait/tensor/gloo.h"
 
 #include <utility>
-#include <vector>
 
 #include "ait/comm/tcp_store.h"
 #include "ait/comm/transport.h"
-#include "comm/own_thread.h"
-#include "tensor/gloo_group.h"
-#include "tensor/gloo_hub.h"
+#include "comm/pair_transport.h"
 #include "tensor/gloo_link.h"
 #include "tensor/gloo_store.h"
 
@@ -16,54 +13,7 @@ namespace ait::inline v0 {
 namespace {
 
 using internal::GlooDevice;
-using internal::GlooGroup;
-using internal::GlooHub;
-
-class GlooTransport final : public Transport {
- public:
-  GlooTransport(std::shared_ptr<TcpStore> store, std::shared_ptr<GlooHub> hub,
-                std::shared_ptr<GlooGroup> group)
-      : store_(std::move(store)), hub_(std::move(hub)), group_(std::move(group)) {}
-
-  ~GlooTransport() override {
-    // A callback on one of the threads that end here may have dropped the communicator.
-    internal::RunOffOwnThreads(
-        [store = std::move(store_), hub = std::move(hub_), group = std::move(group_)]() mutable {
-          group->Close();
-          // In this order: the hub uses the store, and its thread may hold the group for a moment.
-          group.reset();
-          hub.reset();
-          store.reset();
-        });
-  }
-
-  std::string_view name() const override { return "gloo"; }
-  Rank rank() const override { return group_->options().rank; }
-  WorldSize size() const override {
-    return WorldSize(static_cast<int>(group_->options().members.size()));
-  }
-  Work Start(Operation operation) override { return group_->Start(std::move(operation)); }
-  void Abort(const Status& reason) override { group_->Abort(reason); }
-
-  StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank> members, std::uint64_t id,
-                                                Deadline deadline) override {
-    GlooGroup::Options options = group_->options();
-    options.name = StrCat(options.name, ".", id);
-    const std::vector<Rank> parents = std::exchange(options.members, {});
-    for (const Rank member : members) {
-      if (member == rank()) options.rank = Rank(static_cast<int>(options.members.size()));
-      options.members.push_back(parents[static_cast<std::size_t>(member.value())]);
-    }
-    AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooGroup> group,
-                         GlooGroup::Create(*hub_, std::move(options), deadline));
-    return std::make_unique<GlooTransport>(store_, hub_, std::move(group));
-  }
-
- private:
-  std::shared_ptr<TcpStore> store_;
-  std::shared_ptr<GlooHub> hub_;
-  std::shared_ptr<GlooGroup> group_;
-};
+using internal::PairGroup;
 
 bool IsLoopbackAddress(std::string_view address) {
   return address == "::1" || address.substr(0, 4) == "127.";
@@ -103,17 +53,24 @@ class GlooProvider final : public TransportProvider {
     }
     AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooDevice> device,
                          GlooDevice::Create(interface_name, address));
-    GlooGroup::Options options{.device = std::move(device),
-                               .store = store,
-                               .name = "world",
-                               .rank = launch.rank,
-                               .segment = options_.segment,
-                               .log = options_.log};
+    PairGroup::Options options{
+        .engine = "gloo",
+        .connect =
+            [device = std::move(device)](const PairGroup::Options& group, Deadline until) {
+              return internal::ConnectGloo({.device = device,
+                                            .store = group.store,
+                                            .name = group.name,
+                                            .rank = group.rank,
+                                            .members = group.members},
+                                           until);
+            },
+        .store = std::move(store),
+        .name = "world",
+        .rank = launch.rank,
+        .segment = options_.segment,
+        .log = options_.log};
     for (int rank = 0; rank < launch.size.value(); ++rank) options.members.push_back(Rank(rank));
-    AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooHub> hub, GlooHub::Create(store));
-    AIT_ASSIGN_OR_RETURN(std::shared_ptr<GlooGroup> group,
-                         GlooGroup::Create(*hub, std::move(options), deadline));
-    return std::make_unique<GlooTransport>(std::move(store), std::move(hub), std::move(group));
+    return internal::ConnectPairs(std::move(options), deadline);
   }
 
  private:

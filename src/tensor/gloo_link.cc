@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
@@ -74,6 +76,140 @@ class Device final : public GlooDevice {
   std::shared_ptr<gloo::transport::Device> gloo;
 };
 
+class GlooPiece final : public PairLink::Piece {
+ public:
+  GlooPiece(c10::intrusive_ptr<c10d::Work> posted, int peer)
+      : Piece(peer), work(std::move(posted)) {}
+  c10::intrusive_ptr<c10d::Work> work;
+};
+
+class GlooLink final : public PairLink {
+ public:
+  explicit GlooLink(GlooLinkOptions options) : options_(std::move(options)) {}
+  ~GlooLink() override;
+  Status Connect(Deadline deadline);
+  StatusOr<PiecePtr> Send(const void* data, std::int64_t bytes, int peer,
+                          std::uint32_t tag) override;
+  StatusOr<PiecePtr> Receive(void* data, std::int64_t bytes, int peer, std::uint32_t tag) override;
+  Status Await(Piece& piece) override;
+  void Interrupt(Piece& piece) override;
+  void Interrupt() override;
+
+ private:
+  PiecePtr Register(std::unique_ptr<GlooPiece> piece);
+
+  /// A rank that is connected may be done and gone before the others are: all wait for all.
+  Status AwaitOthers(Deadline deadline) {
+    const std::string key = StrCat("gloo/", options_.name, "/connected");
+    AIT_ASSIGN_OR_RETURN(const std::int64_t connected, options_.store->Add(key, 1));
+    if (connected == static_cast<std::int64_t>(options_.members.size())) {
+      return options_.store->Set(key + "/all", "");
+    }
+    return AwaitKey(*options_.store, key + "/all", options_.members, deadline).status();
+  }
+
+  template <typename Post>
+  StatusOr<std::unique_ptr<GlooPiece>> Posted(const void* data, std::int64_t bytes, int peer,
+                                              Post&& post) {
+    const SigpipeGuard guard;
+    c10::intrusive_ptr<c10d::Work> work;
+    const Status status = CatchAsStatus([&] {
+      std::vector<at::Tensor> tensors{
+          at::from_blob(const_cast<void*>(data), {bytes}, at::TensorOptions(at::kByte))};
+      std::lock_guard lock(post_mutex_);
+      work = post(tensors);
+    });
+    if (!status.ok()) return Annotate(WithoutSource(status), StrCat("to rank ", peer));
+    return std::make_unique<GlooPiece>(std::move(work), peer);
+  }
+
+  const GlooLinkOptions options_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  std::mutex post_mutex_;  // ProcessGroupGloo counts what is posted without one
+  std::mutex mutex_;
+  bool interrupted_ = false;
+  std::set<GlooPiece*> pieces_;  // that are posted
+};
+
+GlooLink::~GlooLink() {
+  // Closing connections may throw; what is lost then is nobody's concern any more.
+  CatchAsStatus([&] { group_.reset(); }).IgnoreError();
+}
+
+Status GlooLink::Connect(Deadline deadline) {
+  const auto left = std::clamp(std::chrono::ceil<milliseconds>(deadline.remaining()),
+                               milliseconds(1), std::chrono::duration_cast<milliseconds>(kForever));
+  const SigpipeGuard guard;
+  const Status connected = CatchAsStatus([&] {
+    auto gloo_options = c10d::ProcessGroupGloo::Options::create(left);
+    // One connection a direction; the parity of a tag chooses between them.
+    gloo_options->devices.assign(2, std::static_pointer_cast<Device>(options_.device)->gloo);
+    gloo_options->threads = 1;  // for collectives of its own, which we do not use
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        MakeC10dStore(options_.store, StrCat("gloo/", options_.name, "/"), options_.members,
+                      deadline),
+        options_.rank.value(), static_cast<int>(options_.members.size()), std::move(gloo_options));
+  });
+  if (!connected.ok()) {
+    return Annotate(
+        connected.code() == StatusCode::kUnknown ? WithoutSource(connected) : connected,
+        StrCat("rank ", options_.rank, " cannot connect the group \"", options_.name, "\""));
+  }
+  return AwaitOthers(deadline);
+}
+
+PairLink::PiecePtr GlooLink::Register(std::unique_ptr<GlooPiece> piece) {
+  const std::shared_ptr<GlooPiece> shared(piece.release(), [this](GlooPiece* gone) {
+    {
+      std::lock_guard lock(mutex_);
+      pieces_.erase(gone);
+    }
+    delete gone;
+  });
+  std::lock_guard lock(mutex_);
+  pieces_.insert(shared.get());
+  if (interrupted_) shared->work->abort();
+  return shared;
+}
+
+StatusOr<PairLink::PiecePtr> GlooLink::Send(const void* data, std::int64_t bytes, int peer,
+                                            std::uint32_t tag) {
+  AIT_ASSIGN_OR_RETURN(auto piece, Posted(data, bytes, peer, [&](auto& tensors) {
+                         return group_->send(tensors, peer,
+                                             Directed(tag, options_.rank.value(), peer));
+                       }));
+  return Register(std::move(piece));
+}
+
+StatusOr<PairLink::PiecePtr> GlooLink::Receive(void* data, std::int64_t bytes, int peer,
+                                               std::uint32_t tag) {
+  AIT_ASSIGN_OR_RETURN(auto piece, Posted(data, bytes, peer, [&](auto& tensors) {
+                         return group_->recv(tensors, peer,
+                                             Directed(tag, peer, options_.rank.value()));
+                       }));
+  return Register(std::move(piece));
+}
+
+Status GlooLink::Await(Piece& piece) {
+  bool done = false;
+  const Status status =
+      CatchAsStatus([&] { done = static_cast<GlooPiece&>(piece).work->wait(kForever); });
+  if (!status.ok()) return WithoutSource(status);
+  if (!done) return CancelledError("interrupted");
+  return OkStatus();
+}
+
+void GlooLink::Interrupt(Piece& piece) {
+  std::lock_guard lock(mutex_);
+  static_cast<GlooPiece&>(piece).work->abort();
+}
+
+void GlooLink::Interrupt() {
+  std::lock_guard lock(mutex_);
+  interrupted_ = true;
+  for (GlooPiece* piece : pieces_) piece->work->abort();
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string& interface_name,
@@ -94,126 +230,10 @@ StatusOr<std::shared_ptr<GlooDevice>> GlooDevice::Create(const std::string& inte
       " of this host: ", Message(WithoutSource(made)));
 }
 
-class GlooLink::Piece {
- public:
-  Piece(c10::intrusive_ptr<c10d::Work> posted, int to_or_from)
-      : work(std::move(posted)), peer(to_or_from) {}
-  c10::intrusive_ptr<c10d::Work> work;
-  int peer;
-};
-
-class GlooLink::Impl {
- public:
-  Options options;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
-  std::mutex post_mutex;  // ProcessGroupGloo counts what is posted without one
-
-  /// A rank that is connected may be done and gone before the others are: all wait for all.
-  Status AwaitOthers(Deadline deadline) {
-    const std::string key = StrCat("gloo/", options.name, "/connected");
-    AIT_ASSIGN_OR_RETURN(const std::int64_t connected, options.store->Add(key, 1));
-    if (connected == static_cast<std::int64_t>(options.members.size())) {
-      return options.store->Set(key + "/all", "");
-    }
-    return AwaitKey(*options.store, key + "/all", options.members, deadline).status();
-  }
-
-  template <typename Post>
-  StatusOr<std::unique_ptr<Piece>> Posted(const void* data, std::int64_t bytes, int peer,
-                                          Post&& post) {
-    const SigpipeGuard guard;
-    c10::intrusive_ptr<c10d::Work> work;
-    const Status status = CatchAsStatus([&] {
-      std::vector<at::Tensor> tensors{
-          at::from_blob(const_cast<void*>(data), {bytes}, at::TensorOptions(at::kByte))};
-      std::lock_guard lock(post_mutex);
-      work = post(tensors);
-    });
-    if (!status.ok()) return Annotate(WithoutSource(status), StrCat("to rank ", peer));
-    return std::make_unique<Piece>(std::move(work), peer);
-  }
-};
-
-GlooLink::GlooLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-GlooLink::~GlooLink() {
-  // Closing connections may throw; what is lost then is nobody's concern any more.
-  CatchAsStatus([&] { impl_->group.reset(); }).IgnoreError();
-}
-
-StatusOr<std::unique_ptr<GlooLink>> GlooLink::Connect(Options options, Deadline deadline) {
-  auto impl = std::make_unique<Impl>();
-  impl->options = std::move(options);
-  const Options& own = impl->options;
-  const auto left = std::clamp(std::chrono::ceil<milliseconds>(deadline.remaining()),
-                               milliseconds(1), std::chrono::duration_cast<milliseconds>(kForever));
-  const SigpipeGuard guard;
-  const Status connected = CatchAsStatus([&] {
-    auto gloo_options = c10d::ProcessGroupGloo::Options::create(left);
-    // One connection a direction; the parity of a tag chooses between them.
-    gloo_options->devices.assign(2, std::static_pointer_cast<Device>(own.device)->gloo);
-    gloo_options->threads = 1;  // for collectives of its own, which we do not use
-    impl->group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        MakeC10dStore(own.store, StrCat("gloo/", own.name, "/"), own.members, deadline),
-        own.rank.value(), static_cast<int>(own.members.size()), std::move(gloo_options));
-  });
-  if (!connected.ok()) {
-    return Annotate(connected.code() == StatusCode::kUnknown ? WithoutSource(connected) : connected,
-                    StrCat("rank ", own.rank, " cannot connect the group \"", own.name, "\""));
-  }
-  AIT_RETURN_IF_ERROR(impl->AwaitOthers(deadline));
-  return std::unique_ptr<GlooLink>(new GlooLink(std::move(impl)));
-}
-
-GlooLink::PiecePtr GlooLink::Register(std::unique_ptr<Piece> piece) {
-  PiecePtr shared(piece.release(), [this](Piece* gone) {
-    {
-      std::lock_guard lock(mutex_);
-      pieces_.erase(gone);
-    }
-    delete gone;
-  });
-  std::lock_guard lock(mutex_);
-  pieces_.insert(shared.get());
-  if (interrupted_) shared->work->abort();
-  return shared;
-}
-
-StatusOr<GlooLink::PiecePtr> GlooLink::Send(const void* data, std::int64_t bytes, int peer,
-                                            std::uint32_t tag) {
-  AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
-    return impl_->group->send(tensors, peer, Directed(tag, impl_->options.rank.value(), peer));
-  }));
-  return Register(std::move(piece));
-}
-
-StatusOr<GlooLink::PiecePtr> GlooLink::Receive(void* data, std::int64_t bytes, int peer,
-                                               std::uint32_t tag) {
-  AIT_ASSIGN_OR_RETURN(auto piece, impl_->Posted(data, bytes, peer, [&](auto& tensors) {
-    return impl_->group->recv(tensors, peer, Directed(tag, peer, impl_->options.rank.value()));
-  }));
-  return Register(std::move(piece));
-}
-
-Status GlooLink::Await(Piece& piece) {
-  bool done = false;
-  const Status status = CatchAsStatus([&] { done = piece.work->wait(kForever); });
-  if (!status.ok()) return WithoutSource(status);
-  if (!done) return CancelledError("interrupted");
-  return OkStatus();
-}
-
-int GlooLink::PeerOf(const Piece& piece) { return piece.peer; }
-
-void GlooLink::Interrupt(Piece& piece) {
-  std::lock_guard lock(mutex_);
-  piece.work->abort();
-}
-
-void GlooLink::Interrupt() {
-  std::lock_guard lock(mutex_);
-  interrupted_ = true;
-  for (Piece* piece : pieces_) piece->work->abort();
+StatusOr<std::unique_ptr<PairLink>> ConnectGloo(const GlooLinkOptions& options, Deadline deadline) {
+  auto link = std::make_unique<GlooLink>(options);
+  AIT_RETURN_IF_ERROR(link->Connect(deadline));
+  return link;
 }
 
 }  // namespace ait::inline v0::internal

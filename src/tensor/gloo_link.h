@@ -10,10 +10,7 @@
 //
 // This header includes no libtorch and no Gloo; gloo_link.cc is the only file that does.
 
-#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +18,7 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/comm/tcp_store.h"
+#include "comm/pair_link.h"
 
 namespace ait::inline v0::internal {
 
@@ -33,50 +31,16 @@ class GlooDevice {
   virtual ~GlooDevice() = default;
 };
 
-class GlooLink {
- public:
-  /// One send or receive that was posted. Destroying it before it is done takes its memory back
-  /// from Gloo; the connection is then of no more use.
-  class Piece;
-  using PiecePtr = std::shared_ptr<Piece>;
-
-  struct Options {
-    std::shared_ptr<GlooDevice> device;
-    std::shared_ptr<TcpStore> store;
-    std::string name;           // of the group; unique in the run
-    Rank rank;                  // in the group
-    std::vector<Rank> members;  // by rank in the group: rank in the world
-  };
-
-  /// **Collective. Blocks.** Over the members, until all are connected.
-  static StatusOr<std::unique_ptr<GlooLink>> Connect(Options options, Deadline deadline);
-  ~GlooLink();
-
-  /// Posts a message. Messages of one pair and tag arrive in order; both ends give the same size,
-  /// more than 0. `tag` < 2^30. **Thread-safety.** Any thread.
-  StatusOr<PiecePtr> Send(const void* data, std::int64_t bytes, int peer, std::uint32_t tag);
-  StatusOr<PiecePtr> Receive(void* data, std::int64_t bytes, int peer, std::uint32_t tag);
-
-  /// **Blocks.** Until the piece is done. Unavailable: the connection broke, `PeerOf` tells to
-  /// whom; Cancelled: interrupted.
-  Status Await(Piece& piece);
-  static int PeerOf(const Piece& piece);
-
-  /// Ends the wait for one piece, now or when it comes.
-  void Interrupt(Piece& piece);
-  /// Ends all waits, and those that come.
-  void Interrupt();
-
- private:
-  class Impl;
-  explicit GlooLink(std::unique_ptr<Impl> impl);
-  PiecePtr Register(std::unique_ptr<Piece> piece);
-
-  std::unique_ptr<Impl> impl_;
-  std::mutex mutex_;
-  bool interrupted_ = false;
-  std::set<Piece*> pieces_;  // that are posted
+struct GlooLinkOptions {
+  std::shared_ptr<GlooDevice> device;
+  std::shared_ptr<TcpStore> store;
+  std::string name;           // of the group; unique in the run
+  Rank rank;                  // in the group
+  std::vector<Rank> members;  // by rank in the group: rank in the world
 };
+
+/// **Collective. Blocks.** Over the members, until all are connected.
+StatusOr<std::unique_ptr<PairLink>> ConnectGloo(const GlooLinkOptions& options, Deadline deadline);
 
 }  // namespace ait::inline v0::internal
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_TENSOR_GLOO_COLLECTIVES_H_
-#define AIT_TENSOR_GLOO_COLLECTIVES_H_
+#ifndef AIT_COMM_PAIR_COLLECTIVES_H_
+#define AIT_COMM_PAIR_COLLECTIVES_H_
 
 // The collectives, made of messages between pairs.
 //
 // Every message of an operation carries a tag made of its sequence number and signature, so ranks
 // that mean different operations do not understand each other wrongly: they wait, and the group
-// finds out why (gloo_group.h).
+// finds out why (pair_group.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -17,22 +17,28 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
-#include "tensor/gloo_link.h"
+#include "comm/pair_link.h"
 
 namespace ait::inline v0::internal {
 
 /// Carries out the collectives of one rank, one at a time. Used by one thread.
-class GlooCollectives {
+class CollectiveRunner {
+ public:
+  virtual ~CollectiveRunner() = default;
+  /// **Blocks.** Until the operation is done. **Errors.** Those of PairLink, with `failed_peer` set;
+  /// InvalidArgument: the ranks do not fit together.
+  virtual Status Run(const Operation& operation) = 0;
+  /// The rank to which the connection broke; -1 if the error was another.
+  virtual int failed_peer() const = 0;
+};
+
+class PairCollectives final : public CollectiveRunner {
  public:
   /// `segment`: bytes that are sent and summed at a time.
-  GlooCollectives(GlooLink& link, Rank rank, WorldSize size, Bytes segment);
+  PairCollectives(PairLink& link, Rank rank, WorldSize size, Bytes segment);
 
-  /// **Blocks.** Until the operation is done. **Errors.** Those of GlooLink, with `failed_peer`
-  /// set; InvalidArgument: the parts of an all-to-all do not fit.
-  Status Run(const Operation& operation);
-
-  /// The rank to which the connection broke; -1 if the error was another.
-  int failed_peer() const { return failed_peer_; }
+  Status Run(const Operation& operation) override;
+  int failed_peer() const override { return failed_peer_; }
 
  private:
   /// Messages in flight, and the first error of posting one.
@@ -77,7 +83,7 @@ class GlooCollectives {
   template <typename Visit>
   void ForEachPeer(Visit&& visit) const;
 
-  GlooLink& link_;
+  PairLink& link_;
   const int rank_;
   const int size_;
   const std::int64_t segment_bytes_;
@@ -88,4 +94,4 @@ class GlooCollectives {
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_TENSOR_GLOO_COLLECTIVES_H_
+#endif  // AIT_COMM_PAIR_COLLECTIVES_H_

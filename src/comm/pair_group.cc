@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/gloo_group.h"
+#include "comm/pair_group.h"
 
 #include <algorithm>
 #include <chrono>
@@ -28,30 +28,27 @@ constexpr milliseconds kPause{10};
 
 }  // namespace
 
-GlooGroup::GlooGroup(GlooHub& hub, Options options, std::unique_ptr<GlooLink> link)
+PairGroup::PairGroup(PairHub& hub, Options options, std::unique_ptr<PairLink> link)
     : hub_(hub),
       options_(std::move(options)),
       size_(static_cast<int>(options_.members.size())),
       link_(std::move(link)),
-      collectives_(*link_, options_.rank, WorldSize(size_), options_.segment),
+      collectives_(options_.collectives
+                       ? options_.collectives(*link_)
+                       : std::make_unique<PairCollectives>(*link_, options_.rank, WorldSize(size_),
+                                                           options_.segment)),
       messages_(*link_, options_.rank, WorldSize(size_),
                 [this](int peer, const Status& error) { return WhoBroke(peer, error); }) {}
 
-StatusOr<std::shared_ptr<GlooGroup>> GlooGroup::Create(GlooHub& hub, Options options,
+StatusOr<std::shared_ptr<PairGroup>> PairGroup::Create(PairHub& hub, Options options,
                                                        Deadline deadline) {
-  AIT_ASSIGN_OR_RETURN(std::unique_ptr<GlooLink> link,
-                       GlooLink::Connect({.device = options.device,
-                                          .store = options.store,
-                                          .name = options.name,
-                                          .rank = options.rank,
-                                          .members = options.members},
-                                         deadline));
-  std::shared_ptr<GlooGroup> group(new GlooGroup(hub, std::move(options), std::move(link)));
+  AIT_ASSIGN_OR_RETURN(std::unique_ptr<PairLink> link, options.connect(options, deadline));
+  std::shared_ptr<PairGroup> group(new PairGroup(hub, std::move(options), std::move(link)));
   AIT_ASSIGN_OR_RETURN(group->thread_, StartOwnThread(StrCat("the group ", group->options_.name),
                                                       [raw = group.get()] { raw->Run(); }));
   group->watch_ =
       hub.store().Watch(StrCat("end/", group->options_.name),
-                        [weak = std::weak_ptr<GlooGroup>(group)](const std::string& published) {
+                        [weak = std::weak_ptr<PairGroup>(group)](const std::string& published) {
                           if (const auto alive = weak.lock()) alive->EndHeard(published);
                         });
   hub.Add(group);
@@ -59,7 +56,7 @@ StatusOr<std::shared_ptr<GlooGroup>> GlooGroup::Create(GlooHub& hub, Options opt
   return group;
 }
 
-void GlooGroup::Close() {
+void PairGroup::Close() {
   hub_.store().Unwatch(watch_);
   End(AbortedError("rank ", options_.rank, " has left the group"), Telling::kPeersKnow);
   {
@@ -73,11 +70,11 @@ void GlooGroup::Close() {
   hub_.Publish(Key("left", options_.rank.value()), "");
 }
 
-std::string GlooGroup::Key(std::string_view what, int rank) const {
+std::string PairGroup::Key(std::string_view what, int rank) const {
   return StrCat(what, "/", options_.name, "/", rank);
 }
 
-Work GlooGroup::Start(Operation operation) {
+Work PairGroup::Start(Operation operation) {
   if (IsMessage(operation.kind)) {
     Work work = messages_.Start(std::move(operation));
     hub_.Wake();
@@ -99,7 +96,7 @@ Work GlooGroup::Start(Operation operation) {
   return Work(job->state);
 }
 
-void GlooGroup::Run() {
+void PairGroup::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return closing_ || !queue_.empty(); });
@@ -113,7 +110,7 @@ void GlooGroup::Run() {
     Status status;
     if (!ended) {
       job->state->MarkStarted();
-      status = collectives_.Run(job->operation);
+      status = collectives_->Run(job->operation);
     }
     status = ended || !status.ok() ? Outcome(*job, status) : status;
     lock.lock();
@@ -125,9 +122,9 @@ void GlooGroup::Run() {
   }
 }
 
-Status GlooGroup::Outcome(Job& job, const Status& status) {
-  if (status.code() == StatusCode::kUnavailable && collectives_.failed_peer() >= 0) {
-    End(WhoBroke(collectives_.failed_peer(), status), Telling::kPeersKnow);
+Status PairGroup::Outcome(Job& job, const Status& status) {
+  if (status.code() == StatusCode::kUnavailable && collectives_->failed_peer() >= 0) {
+    End(WhoBroke(collectives_->failed_peer(), status), Telling::kPeersKnow);
   } else if (!status.ok() && status.code() != StatusCode::kCancelled) {
     End(status, Telling::kPublish);
   }
@@ -135,7 +132,7 @@ Status GlooGroup::Outcome(Job& job, const Status& status) {
   return FailureOf(job);
 }
 
-Status GlooGroup::FailureOf(Job& job) {
+Status PairGroup::FailureOf(Job& job) {
   const std::string what = StrCat("rank ", options_.rank, ": ", job.operation.Describe(), ": ");
   if (job.cancelled) return CancelledError(what, "cancelled");
   if (std::exchange(told_, true)) {
@@ -144,7 +141,7 @@ Status GlooGroup::FailureOf(Job& job) {
   return Status(ended_.code(), what + ait::Message(ended_));
 }
 
-void GlooGroup::End(const Status& reason, Telling telling) {
+void PairGroup::End(const Status& reason, Telling telling) {
   {
     std::lock_guard lock(mutex_);
     if (!ended_.ok()) return;
@@ -157,7 +154,7 @@ void GlooGroup::End(const Status& reason, Telling telling) {
                    StrCat(static_cast<int>(reason.code()), " ", ait::Message(reason)));
     }
   }
-  Log(options_.log, Severity::kInfo, "gloo",
+  Log(options_.log, Severity::kInfo, options_.engine,
       StrCat("rank ", options_.rank, " of group ", options_.name,
              ": ended: ", ait::Message(reason)));
   changed_.notify_all();
@@ -167,7 +164,7 @@ void GlooGroup::End(const Status& reason, Telling telling) {
   link_->Interrupt();
 }
 
-void GlooGroup::EndHeard(const std::string& published) {
+void PairGroup::EndHeard(const std::string& published) {
   std::istringstream text(published);
   int code = 0;
   text >> code;
@@ -177,13 +174,13 @@ void GlooGroup::EndHeard(const std::string& published) {
   End(Status(static_cast<StatusCode>(code), reason), Telling::kPeersKnow);
 }
 
-void GlooGroup::Abort(const Status& reason) {
+void PairGroup::Abort(const Status& reason) {
   End(AbortedError("the group was aborted: ",
                    reason.ok() ? std::string("no reason was given") : ait::Message(reason)),
       Telling::kPublish);
 }
 
-void GlooGroup::Cancel(const JobPtr& job) {
+void PairGroup::Cancel(const JobPtr& job) {
   {
     std::lock_guard lock(mutex_);
     if (!ended_.ok()) return;  // it ends anyway
@@ -193,7 +190,7 @@ void GlooGroup::Cancel(const JobPtr& job) {
       Telling::kPublish);
 }
 
-void GlooGroup::RankDied(Rank world_rank) {
+void PairGroup::RankDied(Rank world_rank) {
   const auto found = std::find(options_.members.begin(), options_.members.end(), world_rank);
   if (found == options_.members.end()) return;
   const auto rank = found - options_.members.begin();
@@ -203,7 +200,7 @@ void GlooGroup::RankDied(Rank world_rank) {
       Telling::kPeersKnow);
 }
 
-Status GlooGroup::WhoBroke(int peer, const Status& error) {
+Status PairGroup::WhoBroke(int peer, const Status& error) {
   const Deadline deadline = Deadline::After(kDeathNotice);
   while (!deadline.expired()) {
     {
@@ -225,7 +222,7 @@ Status GlooGroup::WhoBroke(int peer, const Status& error) {
   return UnavailableError("the connection to rank ", peer, " broke: ", ait::Message(error));
 }
 
-bool GlooGroup::Check(Time now) {
+bool PairGroup::Check(Time now) {
   messages_.Check(now);
   JobPtr job;
   bool ask = false, late = false;
@@ -253,7 +250,7 @@ bool GlooGroup::Check(Time now) {
   return true;
 }
 
-void GlooGroup::Diagnose() {
+void PairGroup::Diagnose() {
   JobPtr job;
   bool expired = false;
   {
@@ -265,7 +262,7 @@ void GlooGroup::Diagnose() {
   DiagnoseJob(job, expired);
 }
 
-void GlooGroup::DiagnoseJob(const JobPtr& job, bool expired) {
+void PairGroup::DiagnoseJob(const JobPtr& job, bool expired) {
   const Operation& operation = job->operation;
   if (!std::exchange(job->posted, true)) {
     std::uint64_t finished = 0;
@@ -306,7 +303,7 @@ void GlooGroup::DiagnoseJob(const JobPtr& job, bool expired) {
   End(mismatch ? Mismatch(records) : Missing(*job, records), Telling::kPublish);
 }
 
-std::map<int, GlooGroup::Record> GlooGroup::ReadRecords() {
+std::map<int, PairGroup::Record> PairGroup::ReadRecords() {
   std::map<int, Record> records;
   for (int rank = 0; rank < size_; ++rank) {
     const std::string key = Key("at", rank);
@@ -324,13 +321,13 @@ std::map<int, GlooGroup::Record> GlooGroup::ReadRecords() {
   return records;
 }
 
-bool GlooGroup::Disagree(const Record& a, const Record& b) {
+bool PairGroup::Disagree(const Record& a, const Record& b) {
   if (a.sequence == b.sequence) return a.signature != b.signature;
   const auto& [ahead, behind] = a.sequence > b.sequence ? std::tie(a, b) : std::tie(b, a);
   return ahead.finished < behind.sequence;  // it passed over what the other is doing
 }
 
-Status GlooGroup::Mismatch(const std::map<int, Record>& records) const {
+Status PairGroup::Mismatch(const std::map<int, Record>& records) const {
   const Record& own = records.at(options_.rank.value());
   std::map<std::uint64_t, std::vector<int>> same;  // ranks by signature
   std::string text = "the ranks ask for different operations";
@@ -344,7 +341,7 @@ Status GlooGroup::Mismatch(const std::map<int, Record>& records) const {
   return InvalidArgumentError(text, "; issue the same collectives in the same order on every rank");
 }
 
-Status GlooGroup::Missing(const Job& job, const std::map<int, Record>& records) const {
+Status PairGroup::Missing(const Job& job, const std::map<int, Record>& records) const {
   std::vector<int> missing;
   for (int rank = 0; rank < size_; ++rank) {
     const auto record = records.find(rank);

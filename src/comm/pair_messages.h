@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_TENSOR_GLOO_MESSAGES_H_
-#define AIT_TENSOR_GLOO_MESSAGES_H_
+#ifndef AIT_COMM_PAIR_MESSAGES_H_
+#define AIT_COMM_PAIR_MESSAGES_H_
 
 // Send and Receive, which are independent of the order of collectives.
 //
@@ -25,17 +25,17 @@
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
 #include "ait/comm/work.h"
+#include "comm/pair_link.h"
 #include "comm/work_internal.h"
-#include "tensor/gloo_link.h"
 
 namespace ait::inline v0::internal {
 
-class GlooMessages {
+class PairMessages {
  public:
   /// `who_broke(peer, text)` tells why the connection to `peer` broke; it may wait.
-  GlooMessages(GlooLink& link, Rank rank, WorldSize size,
+  PairMessages(PairLink& link, Rank rank, WorldSize size,
                std::function<Status(int peer, const Status& error)> who_broke);
-  ~GlooMessages() = default;
+  ~PairMessages() = default;
 
   /// **Blocks.** Until the threads have ended; the link was interrupted before. The last call.
   void Stop();
@@ -63,8 +63,8 @@ class GlooMessages {
     Operation operation;
     std::shared_ptr<WorkState> state;
     std::uint64_t id = 0;  // once it is known
-    GlooLink::PiecePtr payload;
-    /// A waiter has it: its memory is in Gloo's hands, so only the waiter may end it.
+    PairLink::PiecePtr payload;
+    /// A waiter has it: its memory is in the engine's hands, so only the waiter may end it.
     bool moving = false;
     bool over = false;
     Status ending;  // told to the waiter: end it with this
@@ -77,8 +77,8 @@ class GlooMessages {
     std::map<std::uint32_t, std::deque<MessagePtr>> receives;  // not yet matched, by tag
     std::map<std::uint64_t, MessagePtr> accepted;              // receives under way
     std::map<std::uint32_t, std::deque<Control>> offers;       // not yet matched, by tag
-    /// Sent, and kept for Gloo until the other side says that it has them; they arrive in order.
-    std::deque<std::pair<std::unique_ptr<Control>, GlooLink::PiecePtr>> controls;
+    /// Sent, and kept for the engine until the other side says that it has them; they arrive in order.
+    std::deque<std::pair<std::unique_ptr<Control>, PairLink::PiecePtr>> controls;
     std::uint64_t received = 0;
     std::uint64_t released = 0;  // of what was sent
     Status gone;
@@ -100,7 +100,7 @@ class GlooMessages {
   Status Say(const Message& message, const Status& status) const;
   void Finish(Endings& endings);
 
-  GlooLink& link_;
+  PairLink& link_;
   const int rank_;
   const std::function<Status(int, const Status&)> who_broke_;
   mutable std::mutex mutex_;
@@ -117,4 +117,4 @@ class GlooMessages {
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_TENSOR_GLOO_MESSAGES_H_
+#endif  // AIT_COMM_PAIR_MESSAGES_H_

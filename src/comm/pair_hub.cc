@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/gloo_hub.h"
+#include "comm/pair_hub.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,11 +13,11 @@ constexpr std::chrono::milliseconds kTick{50};
 
 }  // namespace
 
-StatusOr<std::shared_ptr<GlooHub>> GlooHub::Create(std::shared_ptr<TcpStore> store) {
-  std::shared_ptr<GlooHub> hub(new GlooHub(std::move(store)));
-  AIT_ASSIGN_OR_RETURN(
-      hub->watcher_, StartOwnThread("the deadlines of gloo", [raw = hub.get()] { raw->Watch(); }));
-  AIT_ASSIGN_OR_RETURN(hub->store_user_, StartOwnThread("the failures of gloo",
+StatusOr<std::shared_ptr<PairHub>> PairHub::Create(std::shared_ptr<TcpStore> store) {
+  std::shared_ptr<PairHub> hub(new PairHub(std::move(store)));
+  AIT_ASSIGN_OR_RETURN(hub->watcher_, StartOwnThread("the deadlines of a transport",
+                                                     [raw = hub.get()] { raw->Watch(); }));
+  AIT_ASSIGN_OR_RETURN(hub->store_user_, StartOwnThread("the failures of a transport",
                                                         [raw = hub.get()] { raw->UseStore(); }));
   hub->store_->OnDeparture([raw = hub.get()](Rank rank) {
     for (const auto& member : raw->Members()) member->RankDied(rank);
@@ -25,7 +25,7 @@ StatusOr<std::shared_ptr<GlooHub>> GlooHub::Create(std::shared_ptr<TcpStore> sto
   return hub;
 }
 
-GlooHub::~GlooHub() {
+PairHub::~PairHub() {
   store_->OnDeparture(nullptr);
   {
     std::lock_guard lock(mutex_);
@@ -36,22 +36,22 @@ GlooHub::~GlooHub() {
   if (store_user_.joinable()) store_user_.join();
 }
 
-void GlooHub::Add(std::weak_ptr<GlooMember> member) {
+void PairHub::Add(std::weak_ptr<PairMember> member) {
   std::lock_guard lock(mutex_);
   std::erase_if(members_, [](const auto& old) { return old.expired(); });
   members_.push_back(std::move(member));
 }
 
-std::vector<std::shared_ptr<GlooMember>> GlooHub::Members() {
+std::vector<std::shared_ptr<PairMember>> PairHub::Members() {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<GlooMember>> alive;
+  std::vector<std::shared_ptr<PairMember>> alive;
   for (const auto& member : members_) {
     if (auto shared = member.lock()) alive.push_back(std::move(shared));
   }
   return alive;
 }
 
-void GlooHub::WakeThread() {
+void PairHub::WakeThread() {
   {
     std::lock_guard lock(mutex_);
     wanted_ = true;
@@ -59,7 +59,7 @@ void GlooHub::WakeThread() {
   changed_.notify_all();
 }
 
-void GlooHub::Publish(std::string key, std::string value) {
+void PairHub::Publish(std::string key, std::string value) {
   {
     std::lock_guard lock(mutex_);
     publications_.emplace_back(std::move(key), std::move(value));
@@ -67,7 +67,7 @@ void GlooHub::Publish(std::string key, std::string value) {
   changed_.notify_all();
 }
 
-void GlooHub::AskDiagnosis(std::weak_ptr<GlooMember> member) {
+void PairHub::AskDiagnosis(std::weak_ptr<PairMember> member) {
   {
     std::lock_guard lock(mutex_);
     diagnoses_.push_back(std::move(member));
@@ -75,14 +75,14 @@ void GlooHub::AskDiagnosis(std::weak_ptr<GlooMember> member) {
   changed_.notify_all();
 }
 
-bool GlooHub::CheckAll() {
+bool PairHub::CheckAll() {
   bool busy = false;
   const Time now = SystemClock().now();
   for (const auto& member : Members()) busy |= member->Check(now);
   return busy;
 }
 
-void GlooHub::Watch() {
+void PairHub::Watch() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     wanted_ = false;
@@ -104,7 +104,7 @@ void GlooHub::Watch() {
   }
 }
 
-void GlooHub::UseStore() {
+void PairHub::UseStore() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return stopping_ || !publications_.empty() || !diagnoses_.empty(); });
@@ -117,7 +117,7 @@ void GlooHub::UseStore() {
     } else if (stopping_) {
       return;
     } else {
-      const std::shared_ptr<GlooMember> member = diagnoses_.front().lock();
+      const std::shared_ptr<PairMember> member = diagnoses_.front().lock();
       diagnoses_.pop_front();
       lock.unlock();
       if (member != nullptr) member->Diagnose();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_TENSOR_GLOO_HUB_H_
-#define AIT_TENSOR_GLOO_HUB_H_
+#ifndef AIT_COMM_PAIR_HUB_H_
+#define AIT_COMM_PAIR_HUB_H_
 
 // What all groups of a process share: the control plane, and a thread that looks after them.
 //
@@ -28,25 +28,25 @@
 namespace ait::inline v0::internal {
 
 /// What the hub wants of a group.
-class GlooMember {
+class PairMember {
  public:
-  virtual ~GlooMember() = default;
+  virtual ~PairMember() = default;
   /// A rank of the world died. On the store's thread: does not wait.
   virtual void RankDied(Rank world_rank) = 0;
   /// Looks at what is in flight; false if nothing is. Does not wait.
   virtual bool Check(Time now) = 0;
-  /// Asks the store why an operation is stuck, after `GlooHub::AskDiagnosis`. May wait.
+  /// Asks the store why an operation is stuck, after `PairHub::AskDiagnosis`. May wait.
   virtual void Diagnose() = 0;
 };
 
-class GlooHub {
+class PairHub {
  public:
   /// **Errors.** ResourceExhausted: no threads.
-  static StatusOr<std::shared_ptr<GlooHub>> Create(std::shared_ptr<TcpStore> store);
+  static StatusOr<std::shared_ptr<PairHub>> Create(std::shared_ptr<TcpStore> store);
   /// Writes what is still to be published.
-  ~GlooHub();
+  ~PairHub();
 
-  void Add(std::weak_ptr<GlooMember> member);
+  void Add(std::weak_ptr<PairMember> member);
 
   /// Something is in flight now. Cheap if the thread is awake.
   void Wake() {
@@ -57,17 +57,17 @@ class GlooHub {
   void Publish(std::string key, std::string value);
 
   /// Calls `member->Diagnose()`, soon, on the thread that may wait.
-  void AskDiagnosis(std::weak_ptr<GlooMember> member);
+  void AskDiagnosis(std::weak_ptr<PairMember> member);
 
   TcpStore& store() const { return *store_; }
 
  private:
-  explicit GlooHub(std::shared_ptr<TcpStore> store) : store_(std::move(store)) {}
+  explicit PairHub(std::shared_ptr<TcpStore> store) : store_(std::move(store)) {}
   void Watch();
   void UseStore();
   bool CheckAll();
   void WakeThread();
-  std::vector<std::shared_ptr<GlooMember>> Members();
+  std::vector<std::shared_ptr<PairMember>> Members();
 
   std::shared_ptr<TcpStore> store_;
   std::mutex mutex_;
@@ -75,12 +75,12 @@ class GlooHub {
   std::atomic<bool> awake_{false};
   bool wanted_ = false;
   bool stopping_ = false;
-  std::vector<std::weak_ptr<GlooMember>> members_;
+  std::vector<std::weak_ptr<PairMember>> members_;
   std::deque<std::pair<std::string, std::string>> publications_;
-  std::deque<std::weak_ptr<GlooMember>> diagnoses_;
+  std::deque<std::weak_ptr<PairMember>> diagnoses_;
   std::thread watcher_, store_user_;
 };
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_TENSOR_GLOO_HUB_H_
+#endif  // AIT_COMM_PAIR_HUB_H_

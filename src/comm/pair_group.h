@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_TENSOR_GLOO_GROUP_H_
-#define AIT_TENSOR_GLOO_GROUP_H_
+#ifndef AIT_COMM_PAIR_GROUP_H_
+#define AIT_COMM_PAIR_GROUP_H_
 
 // One rank's end of a group: a thread that carries out collectives in order, and what happens when
 // they fail.
@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,18 +31,23 @@
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
 #include "ait/comm/work.h"
+#include "comm/pair_collectives.h"
+#include "comm/pair_hub.h"
+#include "comm/pair_link.h"
+#include "comm/pair_messages.h"
 #include "comm/work_internal.h"
-#include "tensor/gloo_collectives.h"
-#include "tensor/gloo_hub.h"
-#include "tensor/gloo_link.h"
-#include "tensor/gloo_messages.h"
 
 namespace ait::inline v0::internal {
 
-class GlooGroup final : public GlooMember, public std::enable_shared_from_this<GlooGroup> {
+class PairGroup final : public PairMember, public std::enable_shared_from_this<PairGroup> {
  public:
   struct Options {
-    std::shared_ptr<GlooDevice> device;
+    std::string engine;  // name of the transport: "gloo"
+    /// **Collective. Blocks.** Connects the members.
+    std::function<StatusOr<std::unique_ptr<PairLink>>(const Options& options, Deadline deadline)>
+        connect;
+    /// What carries out collectives; empty: messages between pairs.
+    std::function<std::unique_ptr<CollectiveRunner>(PairLink& link)> collectives;
     std::shared_ptr<TcpStore> store;
     std::string name;           // unique in the run
     Rank rank;                  // in the group
@@ -51,7 +57,7 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
   };
 
   /// **Collective. Blocks.** Until the members are connected. `hub` outlives `Close`.
-  static StatusOr<std::shared_ptr<GlooGroup>> Create(GlooHub& hub, Options options,
+  static StatusOr<std::shared_ptr<PairGroup>> Create(PairHub& hub, Options options,
                                                      Deadline deadline);
   /// Ends what is in flight, tells the peers that this rank has left, and stops the threads.
   void Close();
@@ -85,7 +91,7 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
   };
   enum class Telling { kPeersKnow, kPublish };
 
-  GlooGroup(GlooHub& hub, Options options, std::unique_ptr<GlooLink> link);
+  PairGroup(PairHub& hub, Options options, std::unique_ptr<PairLink> link);
 
   void Run();
   Status Outcome(Job& job, const Status& status);
@@ -102,12 +108,12 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
   Status Missing(const Job& job, const std::map<int, Record>& records) const;
   std::string Key(std::string_view what, int rank) const;
 
-  GlooHub& hub_;
+  PairHub& hub_;
   const Options options_;
   const int size_;
-  std::unique_ptr<GlooLink> link_;
-  GlooCollectives collectives_;
-  GlooMessages messages_;
+  std::unique_ptr<PairLink> link_;
+  std::unique_ptr<CollectiveRunner> collectives_;
+  PairMessages messages_;
   std::uint64_t watch_ = 0;
 
   std::mutex mutex_;
@@ -123,4 +129,4 @@ class GlooGroup final : public GlooMember, public std::enable_shared_from_this<G
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_TENSOR_GLOO_GROUP_H_
+#endif  // AIT_COMM_PAIR_GROUP_H_

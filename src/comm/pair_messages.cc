@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/gloo_messages.h"
+#include "comm/pair_messages.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace ait::inline v0::internal {
 namespace {
 
-// Tags below 2^29; collectives are above (gloo_collectives.cc).
+// Tags below 2^29; collectives are above (pair_collectives.cc).
 constexpr std::uint32_t kControlTag = 1;
 constexpr std::uint32_t PayloadTag(std::uint64_t id) {
   return (1U << 28) | static_cast<std::uint32_t>(id & 0xfffffff);
@@ -22,14 +22,14 @@ bool IsSend(const Operation& operation) { return operation.kind == OperationKind
 
 }  // namespace
 
-GlooMessages::GlooMessages(GlooLink& link, Rank rank, WorldSize size,
+PairMessages::PairMessages(PairLink& link, Rank rank, WorldSize size,
                            std::function<Status(int, const Status&)> who_broke)
     : link_(link),
       rank_(rank.value()),
       who_broke_(std::move(who_broke)),
       peers_(static_cast<std::size_t>(size.value())) {}
 
-void GlooMessages::Stop() {
+void PairMessages::Stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -41,11 +41,11 @@ void GlooMessages::Stop() {
   for (std::thread& waiter : waiters_) waiter.join();
 }
 
-Status GlooMessages::Say(const Message& message, const Status& status) const {
+Status PairMessages::Say(const Message& message, const Status& status) const {
   return Annotate(status, StrCat("rank ", rank_, ": ", message.operation.Describe()));
 }
 
-void GlooMessages::Finish(Endings& endings) {
+void PairMessages::Finish(Endings& endings) {
   for (auto& [message, status] : endings) {
     message->payload = nullptr;  // the memory is the caller's again
     message->state->Finish(std::move(status));
@@ -53,7 +53,7 @@ void GlooMessages::Finish(Endings& endings) {
   endings.clear();
 }
 
-bool GlooMessages::busy() const {
+bool PairMessages::busy() const {
   std::lock_guard lock(mutex_);
   return std::any_of(peers_.begin(), peers_.end(), [](const auto& peer) {
     return peer != nullptr &&
@@ -61,7 +61,7 @@ bool GlooMessages::busy() const {
   });
 }
 
-StatusOr<GlooMessages::Peer*> GlooMessages::PeerOf(int rank) {
+StatusOr<PairMessages::Peer*> PairMessages::PeerOf(int rank) {
   std::unique_ptr<Peer>& place = peers_[static_cast<std::size_t>(rank)];
   if (place == nullptr) {
     auto peer = std::make_unique<Peer>();
@@ -73,7 +73,7 @@ StatusOr<GlooMessages::Peer*> GlooMessages::PeerOf(int rank) {
   return place.get();
 }
 
-Work GlooMessages::Start(Operation operation) {
+Work PairMessages::Start(Operation operation) {
   auto message = std::make_shared<Message>();
   message->state = std::make_shared<WorkState>();
   message->operation = std::move(operation);
@@ -122,7 +122,7 @@ Work GlooMessages::Start(Operation operation) {
 }
 
 /// Ends a message that is out of all lists; through its waiter if it has one.
-void GlooMessages::End(const MessagePtr& message, const Status& why, Endings& endings) {
+void PairMessages::End(const MessagePtr& message, const Status& why, Endings& endings) {
   if (message->over) return;
   message->over = true;
   if (message->moving && std::erase_if(payloads_, [&](const auto& waiting) {
@@ -136,18 +136,18 @@ void GlooMessages::End(const MessagePtr& message, const Status& why, Endings& en
 }
 
 /// Errors are left to the reading thread, which meets the same broken connection.
-void GlooMessages::SendControl(Peer& peer, Control control) {
+void PairMessages::SendControl(Peer& peer, Control control) {
   control.received = peer.received;
-  auto memory = std::make_unique<Control>(control);  // Gloo sends it when the other side is ready
-  StatusOr<GlooLink::PiecePtr> piece =
+  auto memory = std::make_unique<Control>(control);  // sent when the other side is ready
+  StatusOr<PairLink::PiecePtr> piece =
       link_.Send(memory.get(), sizeof(Control), peer.rank, kControlTag);
   if (piece.ok()) peer.controls.emplace_back(std::move(memory), *std::move(piece));
 }
 
-void GlooMessages::Read(Peer& peer) {
+void PairMessages::Read(Peer& peer) {
   while (true) {
     Control control;
-    StatusOr<GlooLink::PiecePtr> piece =
+    StatusOr<PairLink::PiecePtr> piece =
         link_.Receive(&control, sizeof(control), peer.rank, kControlTag);
     Status status = piece.ok() ? link_.Await(**piece) : piece.status();
     Endings endings;
@@ -167,7 +167,7 @@ void GlooMessages::Read(Peer& peer) {
   }
 }
 
-void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) {
+void PairMessages::Handle(Peer& peer, const Control& control, Endings& endings) {
   ++peer.received;
   for (; peer.released < control.received && !peer.controls.empty(); ++peer.released) {
     peer.controls.pop_front();
@@ -203,7 +203,7 @@ void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) 
       const ConstBuffer& input = send->operation.input;
       send->state->MarkStarted();
       if (input.count > 0) {
-        StatusOr<GlooLink::PiecePtr> piece =
+        StatusOr<PairLink::PiecePtr> piece =
             link_.Send(input.data, input.bytes().value(), peer.rank, PayloadTag(control.id));
         if (!piece.ok()) return;  // the next read sees it too
         send->payload = *std::move(piece);
@@ -223,7 +223,7 @@ void GlooMessages::Handle(Peer& peer, const Control& control, Endings& endings) 
   }
 }
 
-void GlooMessages::Match(Peer& peer, const MessagePtr& receive, const Control& offer,
+void PairMessages::Match(Peer& peer, const MessagePtr& receive, const Control& offer,
                          Endings& endings) {
   const Buffer& output = receive->operation.output;
   if (offer.count != output.count || offer.dtype != output.dtype) {
@@ -241,7 +241,7 @@ void GlooMessages::Match(Peer& peer, const MessagePtr& receive, const Control& o
   receive->state->MarkStarted();
   peer.accepted.emplace(offer.id, receive);
   if (output.count > 0) {
-    StatusOr<GlooLink::PiecePtr> piece =
+    StatusOr<PairLink::PiecePtr> piece =
         link_.Receive(output.data, output.bytes().value(), peer.rank, PayloadTag(offer.id));
     if (!piece.ok()) return;  // the next read sees it too
     receive->payload = *std::move(piece);
@@ -250,7 +250,7 @@ void GlooMessages::Match(Peer& peer, const MessagePtr& receive, const Control& o
   AwaitPayload(peer, receive, endings);
 }
 
-void GlooMessages::AwaitPayload(Peer& peer, const MessagePtr& message, Endings& endings) {
+void PairMessages::AwaitPayload(Peer& peer, const MessagePtr& message, Endings& endings) {
   if (payloads_.size() >= idle_waiters_ && waiters_.size() < kMaxWaiters) {
     StatusOr<std::thread> waiter = StartOwnThread("messages", [this] { RunWaiter(); });
     if (waiter.ok()) {
@@ -265,7 +265,7 @@ void GlooMessages::AwaitPayload(Peer& peer, const MessagePtr& message, Endings& 
   payload_came_.notify_one();
 }
 
-void GlooMessages::RunWaiter() {
+void PairMessages::RunWaiter() {
   std::unique_lock lock(mutex_);
   while (true) {
     ++idle_waiters_;
@@ -274,7 +274,7 @@ void GlooMessages::RunWaiter() {
     if (payloads_.empty()) return;
     auto [peer, message] = std::move(payloads_.front());
     payloads_.pop_front();
-    GlooLink::PiecePtr payload = message->payload;
+    PairLink::PiecePtr payload = message->payload;
     lock.unlock();
     Status status = payload == nullptr ? OkStatus() : link_.Await(*payload);
     if (status.code() == StatusCode::kUnavailable) status = who_broke_(peer->rank, status);
@@ -295,7 +295,7 @@ void GlooMessages::RunWaiter() {
 }
 
 /// Takes a message out of all lists, so that nobody else ends it, and ends it.
-void GlooMessages::Withdraw(Peer& peer, const MessagePtr& message, const Status& why,
+void PairMessages::Withdraw(Peer& peer, const MessagePtr& message, const Status& why,
                             Endings& endings) {
   if (message->over) return;
   const Operation& what = message->operation;
@@ -312,7 +312,7 @@ void GlooMessages::Withdraw(Peer& peer, const MessagePtr& message, const Status&
   End(message, why, endings);
 }
 
-void GlooMessages::Check(Time now) {
+void PairMessages::Check(Time now) {
   Endings endings;
   {
     std::lock_guard lock(mutex_);
@@ -337,7 +337,7 @@ void GlooMessages::Check(Time now) {
   Finish(endings);
 }
 
-void GlooMessages::EndAll(Peer& peer, const Status& reason, Endings& endings) {
+void PairMessages::EndAll(Peer& peer, const Status& reason, Endings& endings) {
   const auto end = [&](const MessagePtr& message) { End(message, reason, endings); };
   for (const auto& [id, message] : peer.sends) end(message);
   for (const auto& [id, message] : peer.accepted) end(message);
@@ -349,7 +349,7 @@ void GlooMessages::EndAll(Peer& peer, const Status& reason, Endings& endings) {
   peer.receives.clear();
 }
 
-void GlooMessages::Fail(const Status& reason) {
+void PairMessages::Fail(const Status& reason) {
   Endings endings;
   {
     std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/gloo_collectives.h"
+#include "comm/pair_collectives.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,14 +21,14 @@ constexpr std::int64_t kWindow = 4;
 // smaller than this.
 constexpr std::int64_t kLeastSegmentBytes = 128 << 10;
 
-// Bit 29: collectives; the tags below belong to messages (gloo_messages.h).
+// Bit 29: collectives; the tags below belong to messages (pair_messages.h).
 constexpr std::uint32_t kCollective = 1U << 29;
 
 }  // namespace
 
-class GlooCollectives::Batch {
+class PairCollectives::Batch {
  public:
-  explicit Batch(GlooCollectives& owner) : owner_(owner) {}
+  explicit Batch(PairCollectives& owner) : owner_(owner) {}
 
   void Send(const ConstBuffer& buffer, int peer, Stream stream) {
     Add(buffer, peer, owner_.link_.Send(buffer.data, buffer.bytes().value(), peer, Tag(stream)));
@@ -42,7 +42,7 @@ class GlooCollectives::Batch {
   Status Await() {
     for (auto piece = pieces_.rbegin(); piece != pieces_.rend() && status_.ok(); ++piece) {
       status_ = owner_.link_.Await(**piece);
-      if (!status_.ok()) owner_.failed_peer_ = GlooLink::PeerOf(**piece);
+      if (!status_.ok()) owner_.failed_peer_ = (*piece)->peer();
     }
     pieces_.clear();
     return status_;
@@ -52,7 +52,7 @@ class GlooCollectives::Batch {
   std::uint32_t Tag(Stream stream) const {
     return owner_.tag_ | (static_cast<std::uint32_t>(stream) << 28);
   }
-  void Add(const ConstBuffer&, int peer, StatusOr<GlooLink::PiecePtr> piece) {
+  void Add(const ConstBuffer&, int peer, StatusOr<PairLink::PiecePtr> piece) {
     if (piece.ok()) {
       pieces_.push_back(*std::move(piece));
     } else if (status_.ok()) {
@@ -61,28 +61,28 @@ class GlooCollectives::Batch {
     }
   }
 
-  GlooCollectives& owner_;
-  std::vector<GlooLink::PiecePtr> pieces_;
+  PairCollectives& owner_;
+  std::vector<PairLink::PiecePtr> pieces_;
   Status status_;
 };
 
-GlooCollectives::GlooCollectives(GlooLink& link, Rank rank, WorldSize size, Bytes segment)
+PairCollectives::PairCollectives(PairLink& link, Rank rank, WorldSize size, Bytes segment)
     : link_(link), rank_(rank.value()), size_(size.value()), segment_bytes_(segment.value()) {}
 
 template <typename Visit>
-void GlooCollectives::ForEachPeer(Visit&& visit) const {
+void PairCollectives::ForEachPeer(Visit&& visit) const {
   // Everybody begins with another one.
   for (int step = 1; step < size_; ++step) visit((rank_ + step) % size_);
 }
 
-std::byte* GlooCollectives::Scratch(std::int64_t bytes) {
+std::byte* PairCollectives::Scratch(std::int64_t bytes) {
   if (scratch_.size() < static_cast<std::size_t>(bytes)) {
     scratch_.resize(static_cast<std::size_t>(bytes));
   }
   return scratch_.data();
 }
 
-void GlooCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream,
+void PairCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer, Stream stream,
                               std::int64_t step) {
   if (step == 0) step = SegmentCount(buffer.dtype);
   for (std::int64_t at = 0; at < buffer.count; at += step) {
@@ -90,7 +90,7 @@ void GlooCollectives::SendAll(Batch& batch, const ConstBuffer& buffer, int peer,
   }
 }
 
-void GlooCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream,
+void PairCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, Stream stream,
                                  std::int64_t step) {
   if (step == 0) step = SegmentCount(buffer.dtype);
   for (std::int64_t at = 0; at < buffer.count; at += step) {
@@ -98,7 +98,7 @@ void GlooCollectives::ReceiveAll(Batch& batch, const Buffer& buffer, int peer, S
   }
 }
 
-GlooCollectives::Parts GlooCollectives::PartsOf(std::span<const std::int64_t> counts) {
+PairCollectives::Parts PairCollectives::PartsOf(std::span<const std::int64_t> counts) {
   Parts parts;
   std::int64_t begin = 0;
   for (const std::int64_t count : counts) {
@@ -109,7 +109,7 @@ GlooCollectives::Parts GlooCollectives::PartsOf(std::span<const std::int64_t> co
   return parts;
 }
 
-GlooCollectives::Parts GlooCollectives::EqualParts(std::int64_t count, DType dtype) const {
+PairCollectives::Parts PairCollectives::EqualParts(std::int64_t count, DType dtype) const {
   // Whole cache lines, so that no line is summed by two ranks.
   const std::int64_t part = RoundUp((count + size_ - 1) / size_, 64 / SizeOf(dtype));
   std::vector<std::int64_t> counts(static_cast<std::size_t>(size_));
@@ -119,14 +119,14 @@ GlooCollectives::Parts GlooCollectives::EqualParts(std::int64_t count, DType dty
   return PartsOf(counts);
 }
 
-std::int64_t GlooCollectives::StepOf(const Parts& parts, DType dtype) const {
+std::int64_t PairCollectives::StepOf(const Parts& parts, DType dtype) const {
   const std::int64_t most =
       *std::max_element(parts.count.begin(), parts.count.end()) * SizeOf(dtype);
   const std::int64_t half = RoundUp(most / 2 + 1, 4096);
   return std::min(segment_bytes_, std::max(half, kLeastSegmentBytes)) / SizeOf(dtype);
 }
 
-Status GlooCollectives::Run(const Operation& operation) {
+Status PairCollectives::Run(const Operation& operation) {
   failed_peer_ = -1;
   // 9 bits of the sequence number keep operations apart that follow each other; 19 bits of the
   // signature those that differ.
@@ -159,7 +159,7 @@ Status GlooCollectives::Run(const Operation& operation) {
 
 // Dissemination: in round k everybody hears from the rank 2^k before, and so of 2^(k+1) ranks.
 // D. Hensgen, R. Finkel, U. Manber, Two algorithms for barrier synchronization, 1988.
-Status GlooCollectives::Barrier() {
+Status PairCollectives::Barrier() {
   static constexpr std::uint8_t kWord = 1;
   std::uint8_t heard = 0;
   for (int distance = 1; distance < size_; distance *= 2) {
@@ -173,7 +173,7 @@ Status GlooCollectives::Barrier() {
 
 // Rooted operations begin with a barrier: without it, ranks that finish early would not hear that
 // others meant something else.
-Status GlooCollectives::Broadcast(const Operation& operation) {
+Status PairCollectives::Broadcast(const Operation& operation) {
   AIT_RETURN_IF_ERROR(Barrier());
   const int root = operation.peer.value();
   Batch batch(*this);
@@ -185,7 +185,7 @@ Status GlooCollectives::Broadcast(const Operation& operation) {
   return batch.Await();
 }
 
-Status GlooCollectives::AllReduce(const Operation& operation) {
+Status PairCollectives::AllReduce(const Operation& operation) {
   if (operation.output.count == 0) return Barrier();
   if (operation.output.bytes().value() * (size_ - 1) <= kSmallBytes) {
     return AllReduceSmall(operation);
@@ -193,7 +193,7 @@ Status GlooCollectives::AllReduce(const Operation& operation) {
   return AllReduceLarge(operation);
 }
 
-Status GlooCollectives::AllReduceSmall(const Operation& operation) {
+Status PairCollectives::AllReduceSmall(const Operation& operation) {
   const Buffer& own = operation.output;
   const std::int64_t bytes = own.bytes().value();
   std::byte* scratch = Scratch(bytes * size_);
@@ -211,10 +211,10 @@ Status GlooCollectives::AllReduceSmall(const Operation& operation) {
   return OkStatus();
 }
 
-// All inputs are posted at once: Gloo's thread sends them when the peer has room. What is received
+// All inputs are posted at once: the engine sends them when the peer has room. What is received
 // goes through a window of scratch memory that stays in the cache.
 template <typename Reduced>
-Status GlooCollectives::ReduceParts(const Operation& operation, const Parts& parts,
+Status PairCollectives::ReduceParts(const Operation& operation, const Parts& parts,
                                     const Buffer& output, Batch& batch, Reduced&& reduced) {
   const DType dtype = operation.dtype;
   const std::int64_t step = StepOf(parts, dtype);
@@ -260,7 +260,7 @@ Status GlooCollectives::ReduceParts(const Operation& operation, const Parts& par
 
 // A peer sends the result of a segment after it has our input of it, so the result may come to the
 // memory from which that input was sent.
-Status GlooCollectives::AllReduceLarge(const Operation& operation) {
+Status PairCollectives::AllReduceLarge(const Operation& operation) {
   const Buffer& all = operation.output;
   const Parts parts = EqualParts(all.count, all.dtype);
   const auto part = [&](int rank) {
@@ -278,7 +278,7 @@ Status GlooCollectives::AllReduceLarge(const Operation& operation) {
   return batch.Await();
 }
 
-Status GlooCollectives::ReduceScatter(const Operation& operation) {
+Status PairCollectives::ReduceScatter(const Operation& operation) {
   const Parts parts = PartsOf(operation.counts);
   if (operation.input.count == 0) return Barrier();
   Batch batch(*this);
@@ -287,7 +287,7 @@ Status GlooCollectives::ReduceScatter(const Operation& operation) {
   return batch.Await();
 }
 
-Status GlooCollectives::AllGather(const Operation& operation) {
+Status PairCollectives::AllGather(const Operation& operation) {
   if (operation.output.count == 0) return Barrier();
   const Parts parts = PartsOf(operation.counts);
   const auto part = [&](int rank) {
@@ -302,7 +302,7 @@ Status GlooCollectives::AllGather(const Operation& operation) {
 }
 
 // The signature cannot hold the counts of an all-to-all, which differ from rank to rank.
-Status GlooCollectives::CompareParts(const Operation& operation) {
+Status PairCollectives::CompareParts(const Operation& operation) {
   std::vector<std::int64_t> theirs(static_cast<std::size_t>(size_));
   Batch batch(*this);
   ForEachPeer([&](int peer) {
@@ -320,7 +320,7 @@ Status GlooCollectives::CompareParts(const Operation& operation) {
   return OkStatus();
 }
 
-Status GlooCollectives::AllToAll(const Operation& operation) {
+Status PairCollectives::AllToAll(const Operation& operation) {
   const auto self = static_cast<std::size_t>(rank_);
   if (operation.counts[self] != operation.receive_counts[self]) {
     return InvalidArgumentError("rank ", rank_, " sends ", operation.counts[self],
@@ -345,7 +345,7 @@ Status GlooCollectives::AllToAll(const Operation& operation) {
   return batch.Await();
 }
 
-Status GlooCollectives::Gather(const Operation& operation) {
+Status PairCollectives::Gather(const Operation& operation) {
   AIT_RETURN_IF_ERROR(Barrier());
   const int root = operation.peer.value();
   Batch batch(*this);
@@ -363,7 +363,7 @@ Status GlooCollectives::Gather(const Operation& operation) {
   return batch.Await();
 }
 
-Status GlooCollectives::Scatter(const Operation& operation) {
+Status PairCollectives::Scatter(const Operation& operation) {
   AIT_RETURN_IF_ERROR(Barrier());
   const int root = operation.peer.value();
   Batch batch(*this);
