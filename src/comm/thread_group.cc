@@ -8,6 +8,7 @@
 
 #include "ait/comm/transport.h"
 #include "comm/thread_hub.h"
+#include "comm/thread_transport.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -68,15 +69,21 @@ class ThreadTransport final : public Transport {
 
 }  // namespace
 
+std::vector<std::unique_ptr<Transport>> internal::MakeThreadTransports(WorldSize size) {
+  const auto hub = std::make_shared<ThreadHub>(size);
+  std::vector<std::unique_ptr<Transport>> ranks;
+  for (int rank = 0; rank < size.value(); ++rank) {
+    ranks.push_back(std::make_unique<ThreadTransport>(hub, Rank(rank)));
+  }
+  return ranks;
+}
+
 std::vector<std::shared_ptr<Communicator>> MakeThreadGroup(WorldSize size,
                                                            CommunicatorOptions options) {
-  const auto hub = std::make_shared<ThreadHub>(size);
   if (size != WorldSize(1)) options.recorder = nullptr;
   std::vector<std::shared_ptr<Communicator>> ranks;
-  ranks.reserve(static_cast<std::size_t>(size.value()));
-  for (int rank = 0; rank < size.value(); ++rank) {
-    ranks.push_back(std::make_shared<Communicator>(
-        std::make_unique<ThreadTransport>(hub, Rank(rank)), options));
+  for (auto& transport : internal::MakeThreadTransports(size)) {
+    ranks.push_back(std::make_shared<Communicator>(std::move(transport), options));
   }
   return ranks;
 }

@@ -43,6 +43,10 @@ inline constexpr std::chrono::seconds kContractTimeout{60};
 
 const std::vector<ContractCase>& CommunicatorContractCases();
 
+/// Tells the cases that the transport adds host by host, and the host of each rank (see
+/// ait/comm/hierarchical.h). Empty, as at first: rank by rank. Not while a case runs.
+void SetContractHosts(const std::vector<int>& host_of_rank);
+
 /// The case of that name; nullptr if there is none.
 const ContractCase* FindContractCase(std::string_view name);
 

@@ -10,11 +10,14 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "ait/base/float16.h"
 #include "ait/base/status.h"
@@ -25,10 +28,27 @@ namespace ait::testing {
 
 using Group = std::shared_ptr<Communicator>;
 
+/// Ranks by host, if the transport adds host by host (`SetContractHosts`).
+const std::vector<std::vector<int>>& ContractHosts();
+
 // The cases; each is described where it is defined.
 std::vector<ContractCase> DataCases();
 std::vector<ContractCase> GroupCases();
 std::vector<ContractCase> FaultCases();
+
+/// `combine(combine(value(0), value(1)), value(2)) …` in the order in which the transport adds.
+template <typename Value, typename Combine>
+auto InOrder(int size, Value value, Combine combine) {
+  const auto fold = [&](const auto& ranks, auto term) {
+    auto result = term(*ranks.begin());
+    for (auto rank = std::next(ranks.begin()); rank != ranks.end(); ++rank) {
+      result = combine(result, term(*rank));
+    }
+    return result;
+  };
+  if (ContractHosts().empty()) return fold(std::views::iota(0, size), value);
+  return fold(ContractHosts(), [&](const std::vector<int>& ranks) { return fold(ranks, value); });
+}
 
 /// Element i of what rank `rank` gives: any rank can tell what any other gives.
 template <typename T>
@@ -45,7 +65,8 @@ T Element(int rank, std::int64_t i) {
   }
 }
 
-/// Element i of the reduction over `size` ranks: one rank after the other, half floats in float.
+/// Element i of the reduction over `size` ranks: one rank or host after the other, half floats in
+/// float.
 template <typename T>
 T Reduced(ReduceOp op, int size, std::int64_t i) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -59,21 +80,18 @@ T Reduced(ReduceOp op, int size, std::int64_t i) {
   } else {
     constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
     using A = std::conditional_t<kIsHalf, float, T>;
-    A result = static_cast<A>(Element<T>(0, i));
-    for (int rank = 1; rank < size; ++rank) {
-      const A x = static_cast<A>(Element<T>(rank, i));
-      if (op == ReduceOp::kMax) {
-        result = result < x ? x : result;
-      } else if (op == ReduceOp::kMin) {
-        result = x < result ? x : result;
-      } else if constexpr (std::is_integral_v<T>) {
-        const auto a = static_cast<std::uint64_t>(result);
-        const auto b = static_cast<std::uint64_t>(x);
-        result = static_cast<A>(op == ReduceOp::kProduct ? a * b : a + b);
+    const auto value = [&](int rank) { return static_cast<A>(Element<T>(rank, i)); };
+    A result = InOrder(size, value, [op](A a, A b) {
+      if (op == ReduceOp::kMax) return a < b ? b : a;
+      if (op == ReduceOp::kMin) return b < a ? b : a;
+      if constexpr (std::is_integral_v<T>) {
+        const auto x = static_cast<std::uint64_t>(a);
+        const auto y = static_cast<std::uint64_t>(b);
+        return static_cast<A>(op == ReduceOp::kProduct ? x * y : x + y);
       } else {
-        result = op == ReduceOp::kProduct ? result * x : result + x;
+        return static_cast<A>(op == ReduceOp::kProduct ? a * b : a + b);
       }
-    }
+    });
     if (op == ReduceOp::kAverage) result = static_cast<A>(result / static_cast<A>(size));
     return static_cast<T>(result);
   }

@@ -67,7 +67,7 @@ Status AllReduce(Group group) {
   });
 }
 
-/// The sum is ((0 + 1) + 2) + …, in bits, at every position of every slice, on every rank.
+/// The sum is ((0 + 1) + 2) + …, or that of each host and so on, in bits, at every position of every slice, on every rank.
 Status AllReduceInRankOrder(Group group) {
   const int size = group->size().value();
   static constexpr float kValues[] = {1e8f, 1.0f, -1e8f, 3e-3f, 0.1f, 7e7f, -1.0f};
@@ -76,9 +76,8 @@ Status AllReduceInRankOrder(Group group) {
     Fenced<float> x(count, [&](std::int64_t i) { return value(group->rank().value(), i); });
     AIT_RETURN_IF_ERROR(group->AllReduce(x.view(), ReduceOp::kSum).Wait());
     AIT_RETURN_IF_ERROR(x.Expect("all-reduce in rank order", [&](std::int64_t i) {
-      float sum = value(0, i);
-      for (int rank = 1; rank < size; ++rank) sum += value(rank, i);
-      return sum;
+      return InOrder(
+          size, [&](int rank) { return value(rank, i); }, [](float a, float b) { return a + b; });
     }));
   }
   return OkStatus();
