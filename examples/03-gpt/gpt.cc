@@ -9,6 +9,8 @@
 namespace nn = torch::nn;
 
 std::optional<GptConfig> GptConfig::Named(std::string_view name) {
+  if (name == "tiny")
+    return GptConfig{.layers = 2, .width = 32, .heads = 2, .context = 32, .batch = 2};
   if (name == "quickstart")
     return GptConfig{.layers = 4, .width = 192, .heads = 6, .context = 128, .batch = 4};
   if (name == "A") return GptConfig{};

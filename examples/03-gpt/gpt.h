@@ -24,9 +24,9 @@ struct GptConfig {
   std::int64_t context = 128;  // tokens a sequence
   std::int64_t batch = 8;      // sequences a rank and step
 
-  /// "quickstart" learns words in two minutes on two cores; "A" and "B" are the sizes of the
-  /// benchmarks: A is bound by computation (10.9 M parameters), B by memory and communication (76.2
-  /// M).
+  /// "tiny" only shows that everything works; "quickstart" learns words in two minutes on two
+  /// cores; "A" and "B" are the sizes of the benchmarks: A is bound by computation (10.9 M
+  /// parameters), B by memory and communication (76.2 M).
   static std::optional<GptConfig> Named(std::string_view name);
 };
 

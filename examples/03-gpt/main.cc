@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPT on real text: `gpt train` on any number of ranks, then `gpt generate` from the weights.
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include "ait/checkpoint/weights.h"
 #include "ait/comm/world.h"
 #include "ait/data/token_dataset.h"
+#include "ait/launch/error_file.h"
 #include "ait/optim/adam.h"
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/module.h"
@@ -38,6 +40,8 @@ ait::StatusOr<double> OfRankZero(ait::Communicator& communicator, double number)
 ait::Status Train(const Options& options) {
   const GptConfig& config = options.config;
   AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  if (world->asked_to_describe()) std::fputs(world->Describe().c_str(), stderr);
+  at::set_num_threads(world->threads());
   ait::Communicator& all = *world->communicator();
   AIT_ASSIGN_OR_RETURN(
       auto data,
@@ -56,13 +60,15 @@ ait::Status Train(const Options& options) {
       {.learning_rate = options.learning_rate, .beta2 = 0.95, .weight_decay = 0.1},
       {ait::NoDecayForNormsAndBiases()});
   double progress =
-      0;  // warm-up over 20 steps, then half a cosine over the time that was asked for
+      0;  // warm-up over 20 steps, then half a cosine over the time or steps asked for
   const auto schedule = [&progress](std::int64_t step) {
     const double warmup = std::min(1.0, static_cast<double>(step + 1) / 20);
     return warmup * (0.05 + 0.475 * (1 + std::cos(M_PI * std::min(1.0, progress))));
   };
   const ait::Time begin = ait::SystemClock().now();
+  Summary summary;
   const auto used = [&] {
+    if (options.steps > 0) return summary.steps() / static_cast<double>(options.steps);
     return std::chrono::duration<double>(ait::SystemClock().now() - begin) / options.length;
   };
   ait::Trainer trainer(*engine, optimizer,
@@ -75,7 +81,6 @@ ait::Status Train(const Options& options) {
                         .progress_fraction = used});
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, Interrupt);
 
-  Summary summary;
   while (!trainer.done()) {
     AIT_ASSIGN_OR_RETURN(progress, OfRankZero(all, used()));
     if (progress >= 1) break;
@@ -109,6 +114,8 @@ int main(int argc, char** argv) {
   const ait::Status status = !options.ok()              ? options.status()
                              : options->mode == "train" ? Train(*options)
                                                         : Generate(*options);
-  if (!status.ok()) std::fprintf(stderr, "gpt: %s\n", ait::Message(status).c_str());
-  return status.ok() ? 0 : 1;
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "gpt: %s\n", ait::Message(status).c_str());
+  ait::WriteErrorFile(status).IgnoreError();  // for torchrun's report
+  return 1;
 }

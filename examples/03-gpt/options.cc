@@ -8,7 +8,7 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
   const auto usage = [&](const std::string& problem) {
     return ait::InvalidArgumentError(problem,
                                      "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
-                                     "[--size quickstart|A|B] [--lr X] [--seed N] "
+                                     "[--steps N] [--size tiny|quickstart|A|B] [--lr X] [--seed N] "
                                      "[--bf16 0|1]\n       gpt generate [--weights FILE] [--prompt "
                                      "TEXT] [--tokens N] [--temperature X] "
                                      "[--size …] [--seed N]");
@@ -37,6 +37,8 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
         options.seed = std::stoull(value);
       else if (name == "--bf16")
         options.bf16 = value == "1";
+      else if (name == "--steps")
+        options.steps = std::stoll(value);
       else if (name == "--tokens")
         options.tokens = std::stoll(value);
       else if (name == "--temperature")

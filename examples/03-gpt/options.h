@@ -15,12 +15,13 @@
 
 struct Options {
   std::string mode;  // "train" or "generate"
-  GptConfig config;  // --size quickstart, A or B
+  GptConfig config;  // --size tiny, quickstart, A or B
 
   // train
   std::string data = "build/data/gcide";           // --data: what `ait pack` wrote
   std::string out = "build/runs/gpt";              // --out: weights.safetensors and metrics.jsonl
   ait::Duration length = std::chrono::minutes(2);  // --minutes
+  std::int64_t steps = 0;                          // --steps: so many, instead of --minutes
   double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
   bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
@@ -40,6 +41,7 @@ class Summary {
  public:
   void Add(const ait::StepMetrics& metrics, std::int64_t tokens);
   void Print(const std::string& directory) const;
+  double steps() const { return static_cast<double>(steps_); }
 
  private:
   std::int64_t steps_ = 0;

@@ -31,7 +31,8 @@ using namespace std::chrono_literals;
 constexpr std::string_view kLaunchPrefixes[] = {
     "RANK=",        "WORLD_SIZE=",  "LOCAL_RANK=",   "LOCAL_WORLD_SIZE=",
     "MASTER_ADDR=", "MASTER_PORT=", "TORCHELASTIC_", "GROUP_",
-    "ROLE_",        "AIT_",
+    "ROLE_",        "AIT_",         "OMPI_",         "PMI",
+    "MPI_LOCAL",    "SLURM_",       "PET_",          "JOB_COMPLETION_INDEX=",
 };
 
 std::vector<std::string> MakeEnvironment(const std::map<std::string, std::string>& added) {
