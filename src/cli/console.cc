@@ -23,7 +23,8 @@ void Console::Write(Rank rank, RankStream stream, std::string_view text) {
     if (!text.empty()) options_.write(stream, text);
     return;
   }
-  Line& line = lines_[static_cast<int>(stream)][static_cast<std::size_t>(rank.value())];
+  Line& line =
+      lines_[static_cast<int>(stream)][static_cast<std::size_t>(rank.value() - first_rank_)];
   if (text.empty()) {  // the end of the stream, perhaps in the middle of a line
     if (!line.text.empty()) text = "\n";
   }

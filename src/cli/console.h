@@ -28,6 +28,8 @@ struct ConsoleOptions {
 class Console final : public RankOutput {
  public:
   Console(int world_size, ConsoleOptions options);
+  /// Ranks of this host are numbered from here; before the first `Write`.
+  void set_first_rank(int rank) { first_rank_ = rank; }
   void Write(Rank rank, RankStream stream, std::string_view text) override;
 
  private:
@@ -45,6 +47,7 @@ class Console final : public RankOutput {
   void WriteRedrawn(RankStream stream, Line& line);
 
   ConsoleOptions options_;
+  int first_rank_ = 0;
   std::vector<Line> lines_[2];  // by stream and rank
 };
 

@@ -6,11 +6,12 @@
 
 namespace ait::cli {
 
-Status LogFiles::Open(const std::string& folder, int world_size) {
+Status LogFiles::Open(const std::string& folder, int first_rank, int count) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return ErrnoError(error.value(), "cannot make the folder ", folder);
-  for (int rank = 0; rank < world_size; ++rank) {
+  first_rank_ = first_rank;
+  for (int rank = first_rank; rank < first_rank + count; ++rank) {
     const std::string path = StrCat(folder, "/rank-", rank, ".log");
     files_.emplace_back(std::fopen(path.c_str(), "we"));
     if (files_.back() == nullptr) return ErrnoError(errno, "cannot write ", path);
@@ -20,7 +21,7 @@ Status LogFiles::Open(const std::string& folder, int world_size) {
 }
 
 void LogFiles::Write(Rank rank, RankStream stream, std::string_view text) {
-  std::FILE* file = files_[static_cast<std::size_t>(rank.value())].get();
+  std::FILE* file = files_[static_cast<std::size_t>(rank.value() - first_rank_)].get();
   if (status_.ok() && std::fwrite(text.data(), 1, text.size(), file) != text.size()) {
     status_ = ErrnoError(errno, "cannot write the log of rank ", rank);
   }

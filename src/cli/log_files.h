@@ -18,7 +18,7 @@ class LogFiles final : public RankOutput {
 
   /// Makes the folder if it is not there; files of an earlier run are overwritten. Call it before
   /// `Write`. **Errors.** Those of the file system.
-  Status Open(const std::string& folder, int world_size);
+  Status Open(const std::string& folder, int first_rank, int count);
 
   void Write(Rank rank, RankStream stream, std::string_view text) override;
 
@@ -30,6 +30,7 @@ class LogFiles final : public RankOutput {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   RankOutput* next_;
+  int first_rank_ = 0;
   std::vector<std::unique_ptr<std::FILE, Closer>> files_;
   Status status_;
 };

@@ -35,13 +35,23 @@ Examples:
   ait run -n 4 --threads 1 --no-bind ./train
   ait run -n 2 --log-dir logs --timeout 3600 ./train
   ait run -n 2 --free-port -- python3 train.py   init_process_group("gloo") finds its ranks
+  ait run -n 8 --nodes 2 --node-rank 0 --rendezvous head:29400 -- ./train   and on the other host
+                                            the same with --node-rank 1: one run of 16 ranks
 )";
 
 cxxopts::Options MakeOptions() {
-  cxxopts::Options options("ait run", "Starts a program as N ranks of one run on this host.\n");
+  cxxopts::Options options(
+      "ait run", "Starts a program as N ranks of one run on this host, or on each of several.\n");
   options.custom_help("-n N [OPTION...] [--] PROGRAM [ARGUMENT...]");
   cxxopts::OptionAdder add = options.add_options();
   add("n,ranks", "number of ranks", cxxopts::value<std::string>(), "N");
+  add("nodes", "hosts of the run; each has its own `ait run`, and ranks may differ in number",
+      cxxopts::value<std::string>(), "N");
+  add("node-rank", "which of them this is, from 0", cxxopts::value<std::string>(), "K");
+  add("rendezvous", "where the launchers meet: an address of host 0 and a free port there",
+      cxxopts::value<std::string>(), "HOST:PORT");
+  add("join-timeout", "seconds until all launchers must have come (default: 300)",
+      cxxopts::value<std::string>(), "SECONDS");
   add("threads", "OMP_NUM_THREADS of each rank (default: its share of the CPUs)",
       cxxopts::value<std::string>(), "T");
   add("no-bind", "let ranks run on any CPU");
@@ -52,6 +62,7 @@ cxxopts::Options MakeOptions() {
   add("no-prefix", "pass output on as it comes, without [rank] before each line");
   add("log-dir", "also keep the output of each rank in DIR/rank-N.log",
       cxxopts::value<std::string>(), "DIR");
+  add("verbose", "rank 0 tells how it was launched (AIT_DESCRIBE=1)");
   add("q,quiet", "do not tell how CPUs and threads are divided");
   add("h,help", "print this help");
   return options;
@@ -60,8 +71,9 @@ cxxopts::Options MakeOptions() {
 // How many of the words after "run" are options of ait: those before the program. What comes after
 // belongs to the program, also if it looks like an option.
 int CountOwnWords(int argc, char** argv) {
-  constexpr std::string_view kWithValue[] = {"-n",        "--ranks", "--threads",
-                                             "--timeout", "--grace", "--log-dir"};
+  constexpr std::string_view kWithValue[] = {
+      "-n",        "--ranks", "--threads",   "--timeout",    "--grace",
+      "--log-dir", "--nodes", "--node-rank", "--rendezvous", "--join-timeout"};
   int i = 1;
   while (i < argc) {
     const std::string_view word = argv[i];
@@ -77,8 +89,13 @@ int CountOwnWords(int argc, char** argv) {
 std::string DescribePlan(const LaunchPlan& plan) {
   const std::size_t count = plan.ranks.size();
   const int threads = plan.ranks.front().threads;
-  std::string text = StrCat(Counted(static_cast<std::int64_t>(count), "rank"), ", port ", plan.port,
-                            ", ", Counted(threads, "thread"), " each");
+  std::string text = Counted(static_cast<std::int64_t>(count), "rank");
+  if (plan.world_size > static_cast<int>(count)) {
+    text = StrCat(count == 1 ? "rank " : "ranks ", plan.first_rank);
+    if (count > 1) text += StrCat(" to ", plan.first_rank + static_cast<int>(count) - 1);
+    text += StrCat(" of ", plan.world_size, ", master ", plan.master);
+  }
+  text += StrCat(", port ", plan.port, ", ", Counted(threads, "thread"), " each");
   if (plan.ranks.front().cpus.empty()) return text + ", not bound to CPUs";
   if (count > 1 && plan.ranks[0].cpus == plan.ranks[1].cpus) {
     return StrCat(text, "; more ranks than CPUs: all share ", plan.ranks[0].cpus.ToString());
@@ -91,11 +108,12 @@ std::string DescribePlan(const LaunchPlan& plan) {
   return count > kShown ? text + " | ..." : text;
 }
 
-void Report(const LaunchResult& result, OwnStreams& streams) {
+void Report(const LaunchResult& result, const LaunchPlan& plan, OwnStreams& streams) {
   if (result.status.ok()) return;
   std::string text = StrCat("ait run: ", Message(result.status), "\n");
-  if (result.first_failure) {
-    const RankExit& failed = result.ranks[static_cast<std::size_t>(result.first_failure->value())];
+  const int local = result.first_failure ? result.first_failure->value() - plan.first_rank : -1;
+  if (local >= 0 && local < static_cast<int>(result.ranks.size())) {  // else another host tells
+    const RankExit& failed = result.ranks[static_cast<std::size_t>(local)];
     if (failed.signal == SIGKILL && !failed.stopped) {
       text +=
           "ait run: if nobody sent that signal, the kernel did, for want of memory: see dmesg\n";
@@ -127,6 +145,59 @@ int CodeOf(const Status& status) {
   }
 }
 
+// "head:29400", "[fd00::1]:29400".
+Status ReadRendezvous(const std::string& text, LaunchHosts& hosts) {
+  const std::size_t colon = text.rfind(':');
+  const auto wrong = [&] {
+    return InvalidArgumentError("--rendezvous is ", text,
+                                "; HOST:PORT is needed, such as head:29400 or [fd00::1]:29400");
+  };
+  if (colon == std::string::npos || colon == 0) return wrong();
+  hosts.address = text.substr(0, colon);
+  if (hosts.address.front() == '[' && hosts.address.back() == ']') {
+    hosts.address = hosts.address.substr(1, hosts.address.size() - 2);
+  } else if (hosts.address.find(':') != std::string::npos) {
+    return wrong();
+  }
+  AIT_ASSIGN_OR_RETURN(const int port,
+                       ParseNumber("the port of --rendezvous", text.substr(colon + 1), 1, 65535,
+                                   "a whole number from 1 to 65535"));
+  hosts.port = static_cast<std::uint16_t>(port);
+  return OkStatus();
+}
+
+// --nodes and what belongs to it, into `hosts`.
+Status ReadHosts(const cxxopts::ParseResult& parsed, LaunchHosts& hosts) {
+  constexpr int kMaxHosts = 65'536;
+  const auto has = [&](const char* name) { return parsed.count(name) != 0; };
+  const auto text = [&](const char* name) { return parsed[name].as<std::string>(); };
+  if (!has("nodes")) {
+    for (const char* name : {"node-rank", "rendezvous", "join-timeout"}) {
+      if (has(name)) return InvalidArgumentError("--", name, " needs --nodes");
+    }
+    return OkStatus();
+  }
+  AIT_ASSIGN_OR_RETURN(hosts.count, ParseNumber("--nodes", text("nodes"), 1, kMaxHosts,
+                                                "a whole number, at least 1"));
+  if (hosts.count > 1 && (!has("node-rank") || !has("rendezvous"))) {
+    return InvalidArgumentError("--nodes ", hosts.count, " needs --node-rank and --rendezvous");
+  }
+  if (has("node-rank")) {
+    AIT_ASSIGN_OR_RETURN(hosts.index,
+                         ParseNumber("--node-rank", text("node-rank"), 0, hosts.count - 1,
+                                     StrCat("a whole number from 0 to ", hosts.count - 1)));
+  }
+  if (has("rendezvous")) AIT_RETURN_IF_ERROR(ReadRendezvous(text("rendezvous"), hosts));
+  if (has("join-timeout")) {
+    AIT_ASSIGN_OR_RETURN(
+        const double seconds,
+        ParseNumber("--join-timeout", text("join-timeout"), std::numeric_limits<double>::min(),
+                    86'400.0, "seconds, more than 0 and at most a day"));
+    hosts.join_timeout = Saturate(std::chrono::duration<double>(seconds));
+  }
+  return OkStatus();
+}
+
 // What the options say of numbers, into `options`. **Errors.** InvalidArgument.
 Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
   constexpr double kLeast = std::numeric_limits<double>::min();
@@ -136,6 +207,7 @@ Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
                        ParseNumber("-n", text("ranks"), 1, kMaxLaunchRanks,
                                    StrCat("a whole number from 1 to ", kMaxLaunchRanks)));
   options.world_size = WorldSize(ranks);
+  AIT_RETURN_IF_ERROR(ReadHosts(parsed, options.hosts));
   if (parsed.count("threads") != 0) {
     AIT_ASSIGN_OR_RETURN(options.threads, ParseNumber("--threads", text("threads"), 1,
                                                       std::numeric_limits<int>::max(),
@@ -165,6 +237,7 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
   if (const Status status = ReadNumbers(parsed, options); !status.ok()) {
     return FailUsage("run", Message(status));
   }
+  if (parsed.count("verbose") != 0) options.environment["AIT_DESCRIBE"] = "1";
   if (parsed.count("no-bind") != 0) options.binding = CpuBinding::kNone;
   if (parsed.count("free-port") != 0) options.port = RankPort::kFree;
   // A background process group that reads from the terminal is stopped by the kernel.
@@ -178,7 +251,8 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
   const bool output_is_terminal = isatty(STDOUT_FILENO) != 0;
   const bool error_is_terminal = isatty(STDERR_FILENO) != 0;
   const int world_size = options.world_size.value();
-  Console console(world_size, {.prefix = world_size > 1 && parsed.count("no-prefix") == 0,
+  Console console(world_size, {.prefix = (world_size > 1 || options.hosts.count > 1) &&
+                                         parsed.count("no-prefix") == 0,
                                .output_is_terminal = output_is_terminal,
                                .error_is_terminal = error_is_terminal,
                                .write = [&streams](RankStream stream, std::string_view text) {
@@ -193,9 +267,11 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return Fail("run", launcher.status(), CodeOf(launcher.status()));
   if (keeps_logs) {  // after all that can be refused is
-    const Status opened = logs.Open(parsed["log-dir"].as<std::string>(), world_size);
+    const Status opened =
+        logs.Open(parsed["log-dir"].as<std::string>(), launcher->plan().first_rank, world_size);
     if (!opened.ok()) return Fail("run", opened, kCannotLaunch);
   }
+  console.set_first_rank(launcher->plan().first_rank);
   running = &*launcher;
   const SignalRelay relay(*launcher);
   // What ranks leave behind becomes a child of ours and not of init, so that it can be waited for.
@@ -206,7 +282,7 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
   const auto result = launcher->Run();
   if (!result.ok()) return Fail("run", result.status(), CodeOf(result.status()));
   if (!logs.status().ok()) Fail("run", logs.status());
-  Report(*result, streams);
+  Report(*result, launcher->plan(), streams);
   return result->exit_code;
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "ait/topology/budget.h"
 #include "ait/topology/cpu_division.h"
 #include "ait/topology/machine.h"
+#include "comm/tcp_store_socket.h"
 #include "launch/plan_internal.h"
 #include "launch/spawn_internal.h"
 #include "topology/kernel_file_internal.h"
@@ -90,6 +89,18 @@ Status Check(const LaunchOptions& options) {
   if (options.timeout <= Duration::zero() || options.grace < Duration::zero()) {
     return InvalidArgumentError("the time-out must be positive and the grace not negative");
   }
+  const LaunchHosts& hosts = options.hosts;
+  if (hosts.count < 1 || hosts.index < 0 || hosts.index >= hosts.count) {
+    return InvalidArgumentError("host ", hosts.index, " of ", hosts.count,
+                                " does not exist; hosts are 0 to their number - 1");
+  }
+  if (hosts.count > 1 && (hosts.address.empty() || hosts.port == 0)) {
+    return InvalidArgumentError("several hosts need the address and a port of host 0, where their ",
+                                "launchers meet");
+  }
+  if (hosts.join_timeout <= Duration::zero()) {
+    return InvalidArgumentError("the time for the launchers to meet must be positive");
+  }
   if (options.terminal != RankTerminal::kNone && options.output == nullptr) {
     return InvalidArgumentError("a terminal for rank 0 needs an output to copy from it to");
   }
@@ -148,23 +159,15 @@ StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options) {
   return plans;
 }
 
-StatusOr<Listener> Listen() {
-  AIT_ASSIGN_OR_RETURN(FileDescriptor socket,
-                       Adopt(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "a socket"));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* any_address = reinterpret_cast<sockaddr*>(&address);
-  socklen_t length = sizeof(address);
-  if (bind(socket.get(), any_address, length) != 0 || listen(socket.get(), SOMAXCONN) != 0 ||
-      getsockname(socket.get(), any_address, &length) != 0) {
-    return ErrnoError(errno, "cannot listen on 127.0.0.1");
-  }
-  return Listener{std::move(socket), ntohs(address.sin_port)};
+StatusOr<Listener> ListenAt(const std::string& address) {
+  AIT_ASSIGN_OR_RETURN(SocketFd socket, Listen(address, 0));
+  AIT_ASSIGN_OR_RETURN(const std::uint16_t port, LocalPort(socket.get()));
+  AIT_ASSIGN_OR_RETURN(FileDescriptor adopted, Adopt(socket.Release(), "a socket"));
+  return Listener{std::move(adopted), port};
 }
 
 std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const LaunchPlan& plan,
-                                         int rank) {
+                                         int local_rank) {
   std::map<std::string, std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -175,10 +178,13 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
   }
   for (const auto& [name, value] : options.environment) variables[name] = value;
 
-  const RankPlan& mine = plan.ranks[static_cast<std::size_t>(rank)];
-  variables["RANK"] = variables["LOCAL_RANK"] = std::to_string(rank);
-  variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = StrCat(options.world_size);
-  variables["MASTER_ADDR"] = "127.0.0.1";
+  const RankPlan& mine = plan.ranks[static_cast<std::size_t>(local_rank)];
+  const int rank = plan.first_rank + local_rank;
+  variables["RANK"] = std::to_string(rank);
+  variables["LOCAL_RANK"] = std::to_string(local_rank);
+  variables["WORLD_SIZE"] = std::to_string(plan.world_size);
+  variables["LOCAL_WORLD_SIZE"] = StrCat(options.world_size);
+  variables["MASTER_ADDR"] = plan.master;
   variables["MASTER_PORT"] = std::to_string(plan.port);
   variables["AIT_RUN_ID"] = plan.run_id;
   variables["AIT_PARENT_PID"] = std::to_string(getpid());

@@ -21,17 +21,18 @@ StatusOr<std::string> FindProgram(const std::string& name);
 /// CPUs and threads of each rank. **Errors.** InvalidArgument: OMP_NUM_THREADS.
 StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options);
 
-/// A socket that listens on 127.0.0.1, and its port.
+/// A socket that listens, and its port.
 struct Listener {
   FileDescriptor socket;
   int port = 0;
 };
-StatusOr<Listener> Listen();
+/// On the loopback interface if `address` says so, else on all interfaces.
+StatusOr<Listener> ListenAt(const std::string& address);
 
-/// The environment of one rank: this process's without the variables of another launch, the
+/// The environment of one rank of this host: this process's without the variables of another launch, the
 /// caller's additions, the variables of this launch.
 std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const LaunchPlan& plan,
-                                         int rank);
+                                         int local_rank);
 
 }  // namespace ait::inline v0::internal
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "launch/process_group_internal.h"
 
@@ -43,8 +44,14 @@ void Record(int wait_status, RankExit& exit) {
 
 }  // namespace
 
-Supervisor::Supervisor(const LaunchOptions& options, const FileDescriptor& wake, Guard& guard)
-    : options_(options), wake_(wake), guard_(guard), start_(SystemClock().now()) {
+Supervisor::Supervisor(const LaunchOptions& options, const LaunchPlan& plan,
+                       const FileDescriptor& wake, Guard& guard, HostGroup* hosts)
+    : options_(options),
+      plan_(plan),
+      wake_(wake),
+      guard_(guard),
+      hosts_(hosts),
+      start_(SystemClock().now()) {
   run_until_ = Deadline::After(options.timeout);
 }
 
@@ -72,7 +79,7 @@ LaunchResult Supervisor::Watch() {
       FileDescriptor& fd = ranks_[rank].streams[static_cast<int>(stream)];
       if (!fd.is_open()) continue;
       fd.Close();
-      options_.output->Write(Rank(static_cast<int>(rank)), stream, "");
+      options_.output->Write(GlobalRank(rank), stream, "");
     }
   }
   return Conclude(SystemClock().now() - start_);
@@ -100,6 +107,8 @@ void Supervisor::AdvanceStage() {
       Enter(Stage::kTerminated, SIGTERM);
     } else if (run_until_.expired()) {
       timed_out_ = true;
+      TellHosts(kTimeoutCode,
+                StrCat("the run did not end within its time-out of ", Seconds(options_.timeout)));
       Enter(Stage::kTerminated, SIGTERM);
     }
     return;
@@ -183,7 +192,7 @@ void Supervisor::ReadStream(std::size_t index, RankStream stream) {
     const std::string_view read_text(text, n > 0 ? static_cast<std::size_t>(n) : 0);
     if (read_text.empty()) fd.Close();  // the end; a terminal says it by EIO
     if (stream == RankStream::kError) rank.errors.Add(read_text);
-    options_.output->Write(Rank(static_cast<int>(index)), stream, read_text);
+    options_.output->Write(GlobalRank(index), stream, read_text);
   }
 }
 
@@ -191,7 +200,21 @@ void Supervisor::ReadWake() {
   unsigned char signals[16];
   const ssize_t n = read(wake_.get(), signals, sizeof(signals));
   for (ssize_t i = 0; i < n; ++i) {
-    const int signal = signals[i];
+    const bool is_of_other_host = signals[i] == 0 || (signals[i] & kOtherHost) != 0;
+    if (is_of_other_host && stage_ != Stage::kRunning) continue;
+    if (signals[i] == 0) {
+      stopped_by_host_ = true;
+      Enter(Stage::kTerminated, SIGTERM);
+      continue;
+    }
+    const int signal = signals[i] & ~kOtherHost;
+    if (is_of_other_host) {
+      signal_of_other_host_ = true;
+    } else if (std::exchange(signal_of_other_host_, false)) {
+      continue;  // whoever stops the run may tell every launcher: that is not a second signal
+    } else if (hosts_ != nullptr && stop_signal_ == 0) {
+      hosts_->Stop(signal);
+    }
     if (stop_signal_ == 0) stop_signal_ = signal;
     if (stage_ == Stage::kKilled || stage_ == Stage::kGivenUp) continue;
     if (stage_ != Stage::kRunning || signal == SIGKILL) {
@@ -224,9 +247,10 @@ void Supervisor::ReapRanks() {
         (!failure || (rank.exit.signal != 0 && ranks_[*failure].exit.signal == 0));
     if (is_cause) failure = i;
   }
-  if (failure && !first_failure_ && !timed_out_) {
-    first_failure_ = Rank(static_cast<int>(*failure));
+  if (failure && !first_failure_ && !timed_out_ && !stopped_by_host_) {
+    first_failure_ = failure;
     failed_after_ = SystemClock().now() - start_;
+    if (stop_signal_ == 0) TellHosts(ranks_[*failure].exit.code, DescribeFirstFailure());
   }
 }
 
@@ -253,17 +277,15 @@ void Supervisor::FollowGroups() {
 LaunchResult Supervisor::Conclude(Duration wall_time) {
   LaunchResult result;
   result.wall_time = wall_time;
-  result.first_failure = first_failure_;
+  if (first_failure_) result.first_failure = GlobalRank(*first_failure_);
   for (RankProcess& rank : ranks_) {
     rank.exit.last_errors = rank.errors.Lines();
     result.ranks.push_back(rank.exit);
   }
   std::string failure;
   if (first_failure_) {
-    const RankExit& exit = result.ranks[static_cast<std::size_t>(first_failure_->value())];
-    result.exit_code = exit.code;
-    failure = StrCat("rank ", *first_failure_, " of ", ranks_.size(), " (pid ", exit.pid, ") ",
-                     Describe(exit), " after ", Seconds(failed_after_));
+    result.exit_code = result.ranks[*first_failure_].code;
+    failure = DescribeFirstFailure();
   }
   std::string left;
   for (const RankProcess& rank : ranks_) {
@@ -285,7 +307,43 @@ LaunchResult Supervisor::Conclude(Duration wall_time) {
   } else if (first_failure_) {
     result.status = AbortedError(failure);
   }
+  if (hosts_ != nullptr) ConcludeHosts(result);
   return result;
+}
+
+// What came first on any host is the result on all of them.
+void Supervisor::ConcludeHosts(LaunchResult& result) {
+  hosts_->AwaitEnd(wake_);
+  const std::optional<HostGroup::Failure> first = hosts_->first_failure();
+  if (!first || first->host == options_.hosts.index) return;
+  result.exit_code = first->code;
+  result.first_failure = first->rank;
+  if (first->rank) {
+    result.status = AbortedError(first->text);
+  } else if (first->code == kTimeoutCode) {
+    result.status = DeadlineExceededError(first->text);
+  } else {
+    result.status = UnavailableError(first->text);
+  }
+}
+
+Rank Supervisor::GlobalRank(std::size_t index) const {
+  return Rank(plan_.first_rank + static_cast<int>(index));
+}
+
+std::string Supervisor::DescribeFirstFailure() const {
+  const RankExit& exit = ranks_[*first_failure_].exit;
+  return StrCat("rank ", GlobalRank(*first_failure_), " of ", plan_.world_size, " (pid ", exit.pid,
+                ") ", Describe(exit), " after ", Seconds(failed_after_));
+}
+
+void Supervisor::TellHosts(int code, std::string text) {
+  if (hosts_ == nullptr) return;
+  hosts_->Fail(
+      {.host = options_.hosts.index,
+       .code = code,
+       .rank = first_failure_ ? std::optional<Rank>(GlobalRank(*first_failure_)) : std::nullopt,
+       .text = std::move(text)});
 }
 
 }  // namespace ait::inline v0::internal

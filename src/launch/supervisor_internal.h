@@ -12,6 +12,7 @@
 
 #include "ait/launch/launcher.h"
 #include "launch/fd_internal.h"
+#include "launch/host_group_internal.h"
 #include "launch/line_tail_internal.h"
 #include "launch/spawn_internal.h"
 
@@ -38,7 +39,9 @@ struct RankProcess {
 class Supervisor {
  public:
   /// `wake` is read for signals that `Launcher::Stop` was called with. All outlive the supervisor.
-  Supervisor(const LaunchOptions& options, const FileDescriptor& wake, Guard& guard);
+  /// `hosts` is null for a run on one host.
+  Supervisor(const LaunchOptions& options, const LaunchPlan& plan, const FileDescriptor& wake,
+             Guard& guard, HostGroup* hosts);
 
   void Add(RankProcess rank);
 
@@ -63,20 +66,28 @@ class Supervisor {
   bool AllGone() const;
   Duration PollTime() const;
   LaunchResult Conclude(Duration wall_time);
+  void ConcludeHosts(LaunchResult& result);
+  Rank GlobalRank(std::size_t index) const;
+  std::string DescribeFirstFailure() const;
+  void TellHosts(int code, std::string text);
 
   const LaunchOptions& options_;
+  const LaunchPlan& plan_;
   const FileDescriptor& wake_;
   Guard& guard_;
+  HostGroup* const hosts_;
   std::vector<RankProcess> ranks_;
 
   Stage stage_ = Stage::kRunning;
   Deadline stage_until_ = Deadline::Infinite();
   Deadline run_until_ = Deadline::Infinite();
-  std::optional<Rank> first_failure_;
+  std::optional<std::size_t> first_failure_;  // of this host's ranks
   Duration failed_after_{};
   Time start_;
   bool timed_out_ = false;
+  bool stopped_by_host_ = false;  // something failed on another host before it did here
   int stop_signal_ = 0;
+  bool signal_of_other_host_ = false;  // and none came here since
 };
 
 }  // namespace ait::inline v0::internal

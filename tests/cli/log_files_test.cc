@@ -35,7 +35,7 @@ TEST(LogFiles, KeepsBothStreamsOfEachRankAndPassesThemOn) {
   const TempDir folder;
   Counter next;
   LogFiles logs(&next);
-  ASSERT_OK(logs.Open(folder / "a/b", 2));
+  ASSERT_OK(logs.Open(folder / "a/b", 0, 2));
   logs.Write(Rank(0), RankStream::kOutput, "out\n");
   logs.Write(Rank(0), RankStream::kError, "error\n");
   logs.Write(Rank(1), RankStream::kOutput, "other");
@@ -46,7 +46,7 @@ TEST(LogFiles, KeepsBothStreamsOfEachRankAndPassesThemOn) {
 }
 
 TEST(LogFiles, SaysWhichFolderCannotBeMade) {
-  EXPECT_THAT(LogFiles(nullptr).Open("/dev/null/logs", 1),
+  EXPECT_THAT(LogFiles(nullptr).Open("/dev/null/logs", 0, 1),
               ::testing::ResultOf([](const Status& s) { return Message(s); },
                                   HasSubstr("cannot make the folder /dev/null/logs")));
 }
@@ -56,7 +56,7 @@ TEST(LogFiles, AFullDiskIsReportedAndTheOutputStillPassedOn) {
   ASSERT_EQ(symlink("/dev/full", (folder / "rank-0.log").c_str()), 0);
   Counter next;
   LogFiles logs(&next);
-  ASSERT_OK(logs.Open(folder.path(), 1));
+  ASSERT_OK(logs.Open(folder.path(), 0, 1));
   logs.Write(Rank(0), RankStream::kOutput, "text");
   logs.Write(Rank(0), RankStream::kOutput, "text");
   EXPECT_THAT(logs.status(), StatusIs(StatusCode::kResourceExhausted, HasSubstr("log of rank 0")));

@@ -9,7 +9,9 @@
 // MASTER_ADDR, …; see "ait/base/env.h"). No shell reads the command. The port cannot be taken by
 // anyone else, because the socket that listens on it is made here and inherited by rank 0. When a
 // rank fails, the others are asked to end (TERM) and after a grace made to (KILL); `Run` returns
-// when no process of the run is left. It is not a scheduler: one host, one attempt.
+// when no process of the run is left. A run over several hosts has a launcher on each; they number
+// the ranks, stop together and end together (`LaunchOptions::hosts`). It is not a scheduler: one
+// attempt, on hosts that somebody else has chosen.
 //
 //   AIT_ASSIGN_OR_RETURN(Launcher launcher, Launcher::Create({.command = {"./train", "--steps=9"},
 //                                                            .world_size = WorldSize(2)}));
@@ -21,6 +23,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,13 +68,23 @@ enum class RankPort {
 /// the pipe, so that a progress line is redrawn and colours are used.
 enum class RankTerminal { kNone, kError, kOutputAndError };
 
-/// Most ranks of one launch.
+/// A run over several hosts: which of them this is, and where their launchers meet.
+struct LaunchHosts {
+  int count = 1;
+  int index = 0;           ///< 0 to count - 1; ranks are numbered over the hosts in this order
+  std::string address;     ///< of host 0, as the others reach it
+  std::uint16_t port = 0;  ///< where the launcher of host 0 listens
+  Duration join_timeout = std::chrono::minutes(5);  ///< until all launchers have come
+};
+
+/// Most ranks of one launch on one host.
 inline constexpr int kMaxLaunchRanks = 4096;
 
 struct LaunchOptions {
   /// Program and arguments, passed on as they are. A program without a slash is looked for in PATH.
   std::vector<std::string> command;
-  WorldSize world_size{1};  ///< 1 to kMaxLaunchRanks
+  WorldSize world_size{1};  ///< ranks of this host: 1 to kMaxLaunchRanks; hosts may differ
+  LaunchHosts hosts = {};
 
   CpuBinding binding = CpuBinding::kDivide;
   /// OMP_NUM_THREADS of each rank. 0 keeps the variable of this process, of a list for nested
@@ -99,10 +112,13 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  std::string program;  ///< path of the program that was found
-  std::string run_id;   ///< AIT_RUN_ID: differs between any two launches
-  int port = 0;         ///< MASTER_PORT, on 127.0.0.1
-  std::vector<RankPlan> ranks;
+  std::string program;          ///< path of the program that was found
+  std::string run_id;           ///< AIT_RUN_ID: differs between any two launches
+  std::string master;           ///< MASTER_ADDR: 127.0.0.1, or the address of host 0
+  int port = 0;                 ///< MASTER_PORT
+  int first_rank = 0;           ///< of this host
+  int world_size = 1;           ///< of all hosts
+  std::vector<RankPlan> ranks;  ///< of this host
 };
 
 /// How one rank ended.
@@ -116,23 +132,27 @@ struct RankExit {
 
 struct LaunchResult {
   /// Ok if every rank ended with 0. Aborted: a rank failed; the text names the first one and how.
+  /// Unavailable: the launcher of another host died.
   /// DeadlineExceeded: the time-out. Cancelled: `Stop` was called, and not every rank ended with 0.
   /// Internal: processes are left that not even KILL ends (they wait in the kernel).
   Status status;
-  /// 0; or the code of the rank that failed first; or 124 after the time-out.
+  /// 0; or the code of the rank that failed first, on whatever host; or 124 after the time-out, or
+  /// 125 if a launcher died. The same on all hosts.
   int exit_code = 0;
   std::optional<Rank> first_failure;
-  std::vector<RankExit> ranks;
+  std::vector<RankExit> ranks;  ///< of this host
   Duration wall_time{};
 };
 
 /// One launch. Move-only.
 class Launcher {
  public:
-  /// Finds the program, takes a port, divides the CPUs; starts nothing.
+  /// Finds the program, takes a port, divides the CPUs; starts nothing. **Blocks**, with several
+  /// hosts, until all launchers have come.
   /// **Errors.** InvalidArgument: an option or OMP_NUM_THREADS out of its range. NotFound: no such
   /// program. PermissionDenied: the program is not executable. ResourceExhausted: no socket is
-  /// free.
+  /// free. DeadlineExceeded names the hosts that did not come; FailedPrecondition: the port is in
+  /// use, or launchers disagree on the number of hosts.
   static StatusOr<Launcher> Create(LaunchOptions options);
 
   Launcher(Launcher&&) noexcept;
