@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole training step of the GPT on two ranks of one thread each over Gloo, against torch DDP in
-// Python.
+// A whole training step of the GPT on two ranks of one thread each, over shared memory and over
+// Gloo, against torch DDP in Python, which has Gloo.
 //
 // The program starts itself as two ranks, which alternate, round by round, between a step with data
-// parallelism ("ait") and the same engine alone on its rank ("plain"); and, with --peers, the
+// parallelism over shared memory ("shm"), over Gloo ("gloo") and the same engine alone on its rank
+// ("plain"); and, with --peers, the
 // Python peer, which alternates between its own variants. The two programs take turns as well
 // (blocks=3). Work and configurations: benchmarks/peers/gpt.py.
 //
@@ -14,6 +15,7 @@
 #include <ATen/ops/randint.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,8 @@
 #include <vector>
 
 #include "ait/base/throw_on_error.h"
+#include "ait/comm/shared_memory.h"
+#include "ait/comm/tcp_store.h"
 #include "ait/comm/thread_group.h"
 #include "ait/comm/world.h"
 #include "ait/launch/launcher.h"
@@ -69,6 +73,8 @@ double Milliseconds(Duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
+constexpr std::chrono::seconds kJoin(60);
+
 /// What a rank does: alternates the variants, and rank 0 prints one JSON object.
 int RunRank(const std::string& name, int rounds) {
   at::set_num_threads(1);
@@ -77,7 +83,11 @@ int RunRank(const std::string& name, int rounds) {
   Communicator& all = *world->communicator();
   torch::manual_seed(1);
   std::map<std::string, std::unique_ptr<Variant>> variants;
-  variants["ait"] = std::make_unique<Variant>(config, world->communicator());
+  variants["shm"] = std::make_unique<Variant>(
+      config,
+      std::make_shared<Communicator>(ThrowOnError(JoinSharedMemory(
+          *world->store(), "benchmark", world->rank(), world->size(), Deadline::After(kJoin)))));
+  variants["gloo"] = std::make_unique<Variant>(config, world->communicator());
   variants["plain"] = std::make_unique<Variant>(config, MakeThreadGroup(WorldSize(1))[0]);
   const at::Tensor tokens =
       at::randint(config.vocabulary, {config.batch, config.context + 1}, at::kLong);
@@ -152,37 +162,43 @@ void Measure(benchmarks::Report& report, const std::string& self, const std::str
              row["step_ms"]);
     }
   }
-  const double step = Median(ours["ait"]), plain = Median(ours["plain"]);
-  const double tokens =
-      2.0 * static_cast<double>(GptConfig::Named(name)->batch * GptConfig::Named(name)->context);
-  std::printf(
-      "%s: step %.1f ms (min %.1f), without data parallelism %.1f ms (min %.1f), exposed %.1f ms = "
-      "%.1f %%\n",
-      name.c_str(), step, *std::min_element(ours["ait"].begin(), ours["ait"].end()), plain,
-      *std::min_element(ours["plain"].begin(), ours["plain"].end()), step - plain,
-      100 * (step - plain) / step);
-  if (peers.empty()) {
-    report.AddTime(name + "/step/plain",
-                   {.ms = step, .baseline = "one rank alone", .baseline_ms = plain});
-    return;
-  }
+  const double plain = Median(ours["plain"]);
+  const GptConfig config = *GptConfig::Named(name);
+  const double tokens = 2.0 * static_cast<double>(config.batch * config.context);
   for (const auto& [variant, values] : peers) {
     std::printf("%s: torch %s %.1f ms\n", name.c_str(), variant.c_str(), Median(values));
   }
-  const double peer =
-      Fastest(peers, {"ddp/fused", "ddp-view/fused", "ddp/foreach", "ddp-view/foreach"});
-  const double peer_plain = Fastest(peers, {"plain/fused", "plain/foreach"});
-  report.AddRate(name + "/tokens_per_s/torch-ddp", {.value = 1e3 * tokens / step,
-                                                    .unit = "tokens/s",
-                                                    .baseline = "torch DDP, fastest variant",
-                                                    .baseline_value = 1e3 * tokens / peer});
+  for (const std::string transport : {"shm", "gloo"}) {
+    const double step = Median(ours[transport]);
+    std::printf(
+        "%s over %s: step %.1f ms (min %.1f), without data parallelism %.1f ms (min %.1f), exposed "
+        "%.1f ms = %.1f %%\n",
+        name.c_str(), transport.c_str(), step, *std::ranges::min_element(ours[transport]), plain,
+        *std::ranges::min_element(ours["plain"]), step - plain, 100 * (step - plain) / step);
+    const std::string prefix = name + (transport == "shm" ? "/" : "/gloo_");
+    if (peers.empty()) {
+      report.AddTime(prefix + "step/plain",
+                     {.ms = step, .baseline = "one rank alone", .baseline_ms = plain});
+      continue;
+    }
+    const double peer =
+        Fastest(peers, {"ddp/fused", "ddp-view/fused", "ddp/foreach", "ddp-view/foreach"});
+    report.AddRate(prefix + "tokens_per_s/torch-ddp", {.value = 1e3 * tokens / step,
+                                                       .unit = "tokens/s",
+                                                       .baseline = "torch DDP, fastest variant",
+                                                       .baseline_value = 1e3 * tokens / peer});
+    report.AddOverhead(prefix + "exposed/torch-ddp",
+                       {.with_ms = ours[transport],
+                        .without_ms = ours["plain"],
+                        .baseline = "torch DDP minus plain, both fused",
+                        .baseline_with_ms = peers["ddp/fused"],
+                        .baseline_without_ms = peers["plain/fused"]});
+  }
+  if (peers.empty()) return;
   report.AddTime(name + "/plain_step/torch",
-                 {.ms = plain, .baseline = "torch without DDP", .baseline_ms = peer_plain});
-  report.AddOverhead(name + "/exposed/torch-ddp", {.with_ms = ours["ait"],
-                                                   .without_ms = ours["plain"],
-                                                   .baseline = "torch DDP minus plain, both fused",
-                                                   .baseline_with_ms = peers["ddp/fused"],
-                                                   .baseline_without_ms = peers["plain/fused"]});
+                 {.ms = plain,
+                  .baseline = "torch without DDP",
+                  .baseline_ms = Fastest(peers, {"plain/fused", "plain/foreach"})});
 }
 
 int Main(int argc, char** argv) {

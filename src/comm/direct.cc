@@ -19,13 +19,13 @@ std::int64_t OffsetOf(const std::vector<std::int64_t>& counts, std::size_t rank)
 
 /// Reduces elements [begin, begin + length) of every rank's input.
 void ReduceSlice(std::span<const Operation* const> operations, std::int64_t begin,
-                 std::int64_t length, std::span<void* const> outputs) {
+                 std::int64_t length, std::span<void* const> outputs, Stores stores) {
   if (length == 0) return;
   std::vector<const void*> inputs;
   for (const Operation* operation : operations) {
     inputs.push_back(operation->input.Slice(begin, length).data);
   }
-  ReduceRanks(inputs, outputs, length, operations[0]->dtype, operations[0]->reduce);
+  ReduceRanks(inputs, outputs, length, operations[0]->dtype, operations[0]->reduce, stores);
 }
 
 void AllReducePart(std::span<const Operation* const> operations, std::size_t rank) {
@@ -39,51 +39,56 @@ void AllReducePart(std::span<const Operation* const> operations, std::size_t ran
   for (const Operation* operation : operations) {
     outputs.push_back(operation->output.Slice(begin, length).data);
   }
-  ReduceSlice(operations, begin, length, outputs);
+  ReduceSlice(operations, begin, length, outputs, Stores::kCached);
 }
 
 }  // namespace
 
-void CopyElements(const ConstBuffer& from, const Buffer& to) {
+void CopyElements(const ConstBuffer& from, const Buffer& to, Stores stores) {
   if (to.count == 0 || to.data == from.data) return;
-  std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes().value()));
+  CopyBytes(to.data, from.data, static_cast<std::size_t>(to.bytes().value()), stores);
 }
 
 void RunPart(std::span<const Operation* const> operations, Rank rank) {
   const auto self = static_cast<std::size_t>(rank.value());
   const Operation& own = *operations[self];
   const auto root = static_cast<std::size_t>(own.peer.value());
+  const Stores stores = StoresOf(own.output.bytes());
   switch (own.kind) {
     case OperationKind::kBroadcast:
-      return CopyElements(operations[root]->input, own.output);
+      return CopyElements(operations[root]->input, own.output, stores);
     case OperationKind::kAllReduce:
       return AllReducePart(operations, self);
     case OperationKind::kReduceScatter: {
       void* const output[] = {own.output.data};
-      return ReduceSlice(operations, OffsetOf(own.counts, self), own.counts[self], output);
+      const std::int64_t begin = OffsetOf(own.counts, self);
+      const bool in_place = own.input.Slice(begin, 0).data == own.output.data;
+      return ReduceSlice(operations, begin, own.counts[self], output,
+                         in_place ? Stores::kCached : StoresOf(own.output.bytes()));
     }
     case OperationKind::kAllGather:
       for (std::size_t from = 0; from < operations.size(); ++from) {
         CopyElements(operations[from]->input,
-                     own.output.Slice(OffsetOf(own.counts, from), own.counts[from]));
+                     own.output.Slice(OffsetOf(own.counts, from), own.counts[from]), stores);
       }
       return;
     case OperationKind::kAllToAll:
       for (std::size_t from = 0; from < operations.size(); ++from) {
         const std::vector<std::int64_t>& sent = operations[from]->counts;
         CopyElements(operations[from]->input.Slice(OffsetOf(sent, self), sent[self]),
-                     own.output.Slice(OffsetOf(own.receive_counts, from), sent[self]));
+                     own.output.Slice(OffsetOf(own.receive_counts, from), sent[self]), stores);
       }
       return;
     case OperationKind::kGather:
       for (std::size_t from = 0; self == root && from < operations.size(); ++from) {
         CopyElements({operations[from]->input.data, own.counts[from], own.dtype},
-                     own.output.Slice(OffsetOf(own.counts, from), own.counts[from]));
+                     own.output.Slice(OffsetOf(own.counts, from), own.counts[from]), stores);
       }
       return;
     case OperationKind::kScatter:
       return CopyElements(
-          operations[root]->input.Slice(OffsetOf(own.counts, self), own.counts[self]), own.output);
+          operations[root]->input.Slice(OffsetOf(own.counts, self), own.counts[self]), own.output,
+          stores);
     case OperationKind::kSend:
     case OperationKind::kReceive:
     case OperationKind::kBarrier:

@@ -8,6 +8,7 @@
 
 #include "ait/base/types.h"
 #include "ait/comm/operation.h"
+#include "comm/reduce.h"
 
 namespace ait::inline v0::internal {
 
@@ -20,7 +21,12 @@ namespace ait::inline v0::internal {
 void RunPart(std::span<const Operation* const> operations, Rank rank);
 
 /// Copies the elements of `from` to `to`, which has as many; nothing if they are the same memory.
-void CopyElements(const ConstBuffer& from, const Buffer& to);
+void CopyElements(const ConstBuffer& from, const Buffer& to, Stores stores = Stores::kCached);
+
+/// How to write a result of `bytes` that was not there before: past the caches if it does not fit.
+inline Stores StoresOf(Bytes bytes) {
+  return bytes >= MiB(1) ? Stores::kStreaming : Stores::kCached;
+}
 
 }  // namespace ait::inline v0::internal
 

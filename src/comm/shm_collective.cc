@@ -356,7 +356,7 @@ void ShmCollective::Take() {
   const auto self = static_cast<std::size_t>(rank_);
   const auto take = [&](int from, std::int64_t skip, Piece to) {
     CopyElements({Slot(from) + skip * size, to.length, dtype},
-                 operation.output.Slice(to.begin, to.length));
+                 operation.output.Slice(to.begin, to.length), StoresOf(operation.output.bytes()));
   };
   switch (operation.kind) {
     case OperationKind::kAllReduce: {

@@ -15,9 +15,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr int kLoads = 200;           // before the first yield
 constexpr int kYields = 200;          // before the first sleep of a thread that waits
-constexpr int kInlineLoads = 400;     // before a call gives an operation away
+constexpr int kInlineYields = 64;     // before a call gives an operation away
 constexpr Bytes kInline = MiB(1);     // larger operations are never run within the call
 constexpr milliseconds kLook(20);     // how often a sleeping thread looks whether peers live
 constexpr milliseconds kGrace(1000);  // for peers that may still touch a buffer
@@ -58,16 +57,22 @@ Work ShmEngine::Start(Operation operation) {
       current_.emplace(Task{std::move(operation), nullptr});
       started_ = false;
       collective_.Begin(current_->operation);
-      for (int loads = 0; loads < kInlineLoads; ++loads) {
+      for (int idle = 0; idle < patience_.loads() + kInlineYields; ++idle) {
         const ShmCollective::Progress progress = collective_.Advance();
         if (progress == ShmCollective::Progress::kDone) {
+          patience_.CameAfter(idle);
           current_.reset();
           Release();
           return Work();
         }
         if (progress == ShmCollective::Progress::kMismatch) break;
-        if (progress == ShmCollective::Progress::kMoved) loads = 0;
-        Pause();
+        if (progress == ShmCollective::Progress::kMoved) {
+          patience_.CameAfter(std::exchange(idle, -1));
+        } else if (idle < patience_.loads()) {
+          Pause();
+        } else {
+          std::this_thread::yield();
+        }
       }
       std::shared_ptr<WorkState> state = MakeState(current_->operation);
       current_->work = state;
@@ -216,18 +221,19 @@ void ShmEngine::Help(const WorkState& state, Deadline deadline) {
 
 template <typename Enough>
 void ShmEngine::Drive(Patience patience, Deadline deadline, const Enough& enough) {
-  const int sleep_at = patience == Patience::kWaiter ? kLoads + kYields : kLoads;
+  const int yields = patience == Patience::kWaiter ? kYields : 0;
   int idle = 0;
   while (!enough()) {
     if (Step()) {
-      idle = 0;
+      patience_.CameAfter(std::exchange(idle, 0));
       Deliver();
       continue;
     }
-    if (++idle < kLoads) {
+    if (++idle < patience_.loads()) {
       Pause();
       continue;
     }
+    const int sleep_at = patience_.loads() + yields;
     if (idle % 16 == 0 || idle >= sleep_at) {
       CheckFaults();
       Deliver();

@@ -9,6 +9,7 @@
 // for a `Work`; else a thread of the engine. Whoever waits with nothing to do loads for a while, then
 // yields, then sleeps on the futex of the group, looking for deadlines and deaths in between.
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -31,6 +32,23 @@
 #include "comm/work_internal.h"
 
 namespace ait::inline v0::internal {
+
+/// How many loads to wait with before the first yield. Where there are more ranks than cores, those
+/// who are waited for need this core: loads that did not help become fewer, those that did, more.
+class ShmPatience {
+ public:
+  int loads() const { return loads_; }
+  /// What was waited for came after `turns` loads and yields.
+  void CameAfter(int turns) {
+    if (turns == 0) return;
+    loads_ = turns < loads_ ? std::min(kMost, loads_ + 8) : std::max(kLeast, loads_ / 2);
+  }
+
+ private:
+  static constexpr int kLeast = 4;
+  static constexpr int kMost = 200;
+  int loads_ = kMost;
+};
 
 class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<ShmEngine> {
  public:
@@ -89,6 +107,7 @@ class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<S
   std::atomic<bool> busy_{false};  // something is unfinished
 
   // Belong to whoever holds the wheel.
+  ShmPatience patience_;
   ShmCollective collective_;
   ShmMessages messages_;
   std::optional<Task> current_;

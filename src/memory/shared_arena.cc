@@ -27,7 +27,7 @@ using internal::kHugePage;
 using internal::kPage;
 
 // Blocks from this size on give their memory back to the system when they are freed.
-constexpr std::size_t kGiveBack = std::size_t{4} << 20;
+constexpr std::size_t kGiveBack = std::size_t{8} << 20;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // The file is the arena's bytes, then one page that says what it is.

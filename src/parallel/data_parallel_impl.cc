@@ -48,7 +48,11 @@ OperationOptions DataParallel::Impl::Labelled(std::string label) const {
 }
 
 Status DataParallel::Impl::Start(NamedTensors parameters) {
-  auto store = internal::ParameterStore::Create(std::move(parameters), layout, options.memory);
+  MemoryHandle memory = options.memory;
+  if (!memory && communicator->memory().properties().sharing == Sharing::kProcesses) {
+    memory = communicator->memory();  // the peers reduce in place what lies there
+  }
+  auto store = internal::ParameterStore::Create(std::move(parameters), layout, std::move(memory));
   if (!store.ok()) return End(store.status(), "moving the parameters");
   store_ = *std::move(store);
   AIT_RETURN_IF_ERROR(SyncInitialValues());

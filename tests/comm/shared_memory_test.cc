@@ -174,9 +174,9 @@ TEST(SharedMemory, HostIdentityIsThatOfTheKernelAndTheNetwork) {
 }
 
 TEST(SharedMemory, MoreThanTheArenaHoldsIsAnError) {
-  auto ranks = Join(1, {{.arena_capacity = MiB(4)}});
+  auto ranks = Join(1, {{.arena_capacity = MiB(8)}});
   ASSERT_THAT(ranks[0], IsOk());
-  EXPECT_THAT(HostBuffer::Create((*ranks[0])->memory(), 8 << 20).status(),
+  EXPECT_THAT(HostBuffer::Create((*ranks[0])->memory(), 16 << 20).status(),
               StatusIs(StatusCode::kResourceExhausted));
 }
 

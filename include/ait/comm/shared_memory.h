@@ -50,7 +50,7 @@ struct SharedMemoryOptions {
   Bytes arena_capacity{0};
   /// Staging memory per rank for buffers that do not lie in an arena; 64 KiB to 64 MiB, a multiple
   /// of 64 KiB, equal on all ranks.
-  Bytes staging = MiB(1);
+  Bytes staging = MiB(4);
   /// Is told why a group ended. Outlives the communicators.
   LogSink* log = nullptr;
 };

@@ -80,7 +80,8 @@ struct DataParallelOptions {
   InitialSync initial_sync = InitialSync::kBroadcast;
   /// Of every collective; zero takes the communicator's.
   std::chrono::milliseconds timeout{0};
-  /// Where the flat buffers live; empty takes a heap of its own.
+  /// Where the flat buffers live; empty takes the memory that the communicator shares with its
+  /// peers, where it has such, so that they are reduced in place; else a heap.
   MemoryHandle memory;
   /// Tensors that are no parameters but belong to the model: `NamedBuffers(*model)`.
   NamedTensors buffers;
