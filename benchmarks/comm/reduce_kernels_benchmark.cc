@@ -9,6 +9,8 @@
 // Baselines: `memcpy` of one buffer (2 bytes moved per byte) and `loop`, what one writes down first:
 // a plain loop compiled for the build's target, then memcpy to the second buffer. The limit of
 // float32 is a loop of AVX-512 intrinsics, where the processor has them.
+// `streaming/<what>/<size>/cached`: the sum of two buffers into a third, and a copy, written past the
+// caches, against the same through them.
 
 #include <algorithm>
 #include <chrono>
@@ -135,6 +137,41 @@ void Bench(benchmarks::Report& report, std::string_view dtype, std::string_view 
   }
 }
 
+void BenchStreaming(benchmarks::Report& report, std::string_view size_name, std::int64_t bytes,
+                    int rounds) {
+  using internal::Stores;
+  const TwoBuffers sources(bytes);
+  const TwoBuffers target(bytes);
+  const void* in[] = {sources.first(), sources.second()};
+  void* out[] = {target.first()};
+  const auto sum = [&](Stores stores) {
+    return [&, stores] {
+      internal::ReduceRanks(in, out, bytes / 4, DType::kFloat32, ReduceOp::kSum, stores);
+    };
+  };
+  const auto copy = [&](Stores stores) {
+    return [&, stores] {
+      internal::CopyBytes(out[0], in[0], static_cast<std::size_t>(bytes), stores);
+    };
+  };
+  const std::function<void()> calls[] = {sum(Stores::kStreaming), sum(Stores::kCached),
+                                         copy(Stores::kStreaming), copy(Stores::kCached)};
+  std::vector<double> seconds[4];
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < 4; ++i) seconds[i].push_back(Measure(calls[i], bytes));
+  }
+  const auto add = [&](const std::string& name, double moved, int at) {
+    const auto rate = [&](int i) {
+      return moved * static_cast<double>(bytes) / benchmarks::Median(seconds[i]) / 1e9;
+    };
+    report.AddRate(
+        "streaming/" + name + "/" + std::string(size_name) + "/cached",
+        {.value = rate(at), .unit = "GB/s", .baseline = "cached", .baseline_value = rate(at + 1)});
+  };
+  add("sum", 3, 0);
+  add("copy", 2, 2);
+}
+
 int Main(int argc, char** argv) {
   benchmarks::Report report(argc, argv);
   const int rounds = std::stoi(report.Setting("rounds", "21"));
@@ -145,6 +182,7 @@ int Main(int argc, char** argv) {
     Bench<BFloat16>(report, "bfloat16", name, bytes, rounds);
     Bench<Float16>(report, "float16", name, bytes, rounds);
   }
+  for (const auto& [name, bytes] : sizes) BenchStreaming(report, name, bytes, rounds);
   return report.Finish();
 }
 
