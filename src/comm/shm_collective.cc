@@ -194,6 +194,7 @@ void ShmCollective::RunDirect() {
     }
     Operation& view = views_[at];
     all_[at] = &view;
+    view.reduce = operation_->reduce;
     view.dtype = operation_->dtype;
     view.input.dtype = operation_->dtype;
     view.input.data =
