@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ait/base/version.h"
+#include "cli/bench.h"
 #include "cli/pack.h"
 #include "cli/program.h"
 #include "cli/run.h"
@@ -25,6 +26,7 @@ struct Subcommand {
 };
 
 constexpr Subcommand kSubcommands[] = {
+    {"bench", "measure collectives: time, bandwidth, right results", RunBench},
     {"pack", "turn text files into a corpus for training", RunPack},
     {"run", "start a program as the ranks of one run", RunRun},
     {"topo", "show CPUs, memory and limits, and how ranks would share them", RunTopo},
