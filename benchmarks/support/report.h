@@ -115,6 +115,17 @@ class Report {
     }
   }
 
+  /// A number that is no ratio of two alike; `ratio` is how it compares with what is asked.
+  void AddValue(std::string_view name, double value, std::string_view unit,
+                std::string_view baseline, double baseline_value, double ratio) {
+    Add(name, value, unit, baseline, baseline_value, ratio, std::nullopt);
+  }
+
+  /// Adds a field to the last row.
+  void Note(const std::string& field, nlohmann::json value) {
+    rows_.back()[field] = std::move(value);
+  }
+
   void AddRate(std::string_view name, const RateRow& row) {
     Add(name, row.value, row.unit, row.baseline, row.baseline_value, row.value / row.baseline_value,
         row.limit ? std::optional(row.value / *row.limit) : std::nullopt);
@@ -155,7 +166,7 @@ class Report {
 
   void Add(std::string_view name, double value, std::string_view unit, std::string_view baseline,
            double baseline_value, double ratio, std::optional<double> limit_ratio) {
-    std::printf("%-32s %12.4g %-12s %s %.4g  ratio %.3f", std::string(name).c_str(), value,
+    std::printf("%-40s %12.4g %-8s %s %.4g  ratio %.3f", std::string(name).c_str(), value,
                 std::string(unit).c_str(), std::string(baseline).c_str(), baseline_value, ratio);
     if (limit_ratio) std::printf("  of the limit %.2f", *limit_ratio);
     std::printf("\n");
