@@ -126,13 +126,27 @@ std::int64_t PairCollectives::StepOf(const Parts& parts, DType dtype) const {
   return std::min(segment_bytes_, std::max(half, kLeastSegmentBytes)) / SizeOf(dtype);
 }
 
-Status PairCollectives::Run(const Operation& operation) {
-  failed_peer_ = -1;
+void PairCollectives::SetTag(const Operation& operation) {
   // 9 bits of the sequence number keep operations apart that follow each other; 19 bits of the
   // signature those that differ.
   const std::uint64_t signature = operation.Signature();
   tag_ = kCollective | (static_cast<std::uint32_t>(operation.sequence & 0x1ff) << 19) |
          static_cast<std::uint32_t>((signature ^ (signature >> 19) ^ (signature >> 38)) & 0x7ffff);
+}
+
+Status PairCollectives::Meet(const Operation& operation) {
+  failed_peer_ = -1;
+  SetTag(operation);
+  AIT_RETURN_IF_ERROR(Barrier());
+  if (operation.kind != OperationKind::kAllToAll) return OkStatus();
+  AIT_RETURN_IF_ERROR(CheckOwnPart(operation));
+  AIT_RETURN_IF_ERROR(CompareParts(operation));
+  return Barrier();  // whoever saw that parts do not fit is not here
+}
+
+Status PairCollectives::Run(const Operation& operation) {
+  failed_peer_ = -1;
+  SetTag(operation);
   switch (operation.kind) {
     case OperationKind::kBroadcast:
       return Broadcast(operation);
@@ -320,13 +334,19 @@ Status PairCollectives::CompareParts(const Operation& operation) {
   return OkStatus();
 }
 
-Status PairCollectives::AllToAll(const Operation& operation) {
+Status PairCollectives::CheckOwnPart(const Operation& operation) const {
   const auto self = static_cast<std::size_t>(rank_);
   if (operation.counts[self] != operation.receive_counts[self]) {
     return InvalidArgumentError("rank ", rank_, " sends ", operation.counts[self],
                                 " elements to rank ", rank_, ", which expects ",
                                 operation.receive_counts[self]);
   }
+  return OkStatus();
+}
+
+Status PairCollectives::AllToAll(const Operation& operation) {
+  const auto self = static_cast<std::size_t>(rank_);
+  AIT_RETURN_IF_ERROR(CheckOwnPart(operation));
   AIT_RETURN_IF_ERROR(CompareParts(operation));
   const Parts sent = PartsOf(operation.counts), received = PartsOf(operation.receive_counts);
   const auto out = [&](std::size_t p) {

@@ -40,7 +40,12 @@ class PairCollectives final : public CollectiveRunner {
   Status Run(const Operation& operation) override;
   int failed_peer() const override { return failed_peer_; }
 
+  /// **Blocks.** Until all ranks have come to this operation, with the same signature; nothing of it
+  /// has begun then.
+  Status Meet(const Operation& operation);
+
  private:
+  void SetTag(const Operation& operation);
   /// Messages in flight, and the first error of posting one.
   class Batch;
   /// Tags of one operation: two streams, so that results overtake inputs that are still under way.
@@ -54,6 +59,7 @@ class PairCollectives final : public CollectiveRunner {
   Status ReduceScatter(const Operation& operation);
   Status AllGather(const Operation& operation);
   Status AllToAll(const Operation& operation);
+  Status CheckOwnPart(const Operation& operation) const;
   Status CompareParts(const Operation& operation);
   Status Gather(const Operation& operation);
   Status Scatter(const Operation& operation);

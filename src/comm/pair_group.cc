@@ -34,7 +34,7 @@ PairGroup::PairGroup(PairHub& hub, Options options, std::unique_ptr<PairLink> li
       size_(static_cast<int>(options_.members.size())),
       link_(std::move(link)),
       collectives_(options_.collectives
-                       ? options_.collectives(*link_)
+                       ? options_.collectives(options_, *link_)
                        : std::make_unique<PairCollectives>(*link_, options_.rank, WorldSize(size_),
                                                            options_.segment)),
       messages_(*link_, options_.rank, WorldSize(size_),
@@ -123,8 +123,9 @@ void PairGroup::Run() {
 }
 
 Status PairGroup::Outcome(Job& job, const Status& status) {
-  if (status.code() == StatusCode::kUnavailable && collectives_->failed_peer() >= 0) {
-    End(WhoBroke(collectives_->failed_peer(), status), Telling::kPeersKnow);
+  if (status.code() == StatusCode::kUnavailable) {
+    // Published, so that who hears of this rank's leaving next does not take it for the reason.
+    End(WhoBroke(collectives_->failed_peer(), status), Telling::kPublish);
   } else if (!status.ok() && status.code() != StatusCode::kCancelled) {
     End(status, Telling::kPublish);
   }
@@ -201,24 +202,31 @@ void PairGroup::RankDied(Rank world_rank) {
 }
 
 Status PairGroup::WhoBroke(int peer, const Status& error) {
+  std::vector<int> suspects;  // all, if the engine does not know
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == peer || (peer < 0 && rank != options_.rank.value())) suspects.push_back(rank);
+  }
   const Deadline deadline = Deadline::After(kDeathNotice);
   while (!deadline.expired()) {
     {
       std::lock_guard lock(mutex_);
       if (!ended_.ok()) return ended_;
     }
-    const Status left = hub_.store().Get(Key("left", peer), Deadline::After(kPause)).status();
-    if (left.ok()) {
+    bool waited = false;
+    for (const int suspect : suspects) {
+      const Status left = hub_.store().Get(Key("left", suspect), Deadline::After(kPause)).status();
+      waited |= left.code() == StatusCode::kDeadlineExceeded;
+      if (!left.ok()) continue;
       // It may have left because the group had ended, which it published before.
       const std::string key = StrCat("end/", options_.name);
       const StatusOr<bool> end = hub_.store().Contains(key);
-      if (!end.ok() || !*end) return UnavailableError("rank ", peer, " has left the group");
+      if (!end.ok() || !*end) return UnavailableError("rank ", suspect, " has left the group");
       const StatusOr<std::string> reason = hub_.store().Get(key, deadline);
       if (reason.ok()) EndHeard(*reason);
-    } else if (left.code() != StatusCode::kDeadlineExceeded) {
-      std::this_thread::sleep_for(kPause);
     }
+    if (!waited) std::this_thread::sleep_for(kPause);
   }
+  if (peer < 0) return error;
   return UnavailableError("the connection to rank ", peer, " broke: ", ait::Message(error));
 }
 

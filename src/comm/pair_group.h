@@ -47,7 +47,8 @@ class PairGroup final : public PairMember, public std::enable_shared_from_this<P
     std::function<StatusOr<std::unique_ptr<PairLink>>(const Options& options, Deadline deadline)>
         connect;
     /// What carries out collectives; empty: messages between pairs.
-    std::function<std::unique_ptr<CollectiveRunner>(PairLink& link)> collectives;
+    std::function<std::unique_ptr<CollectiveRunner>(const Options& options, PairLink& link)>
+        collectives;
     std::shared_ptr<TcpStore> store;
     std::string name;           // unique in the run
     Rank rank;                  // in the group

@@ -7,6 +7,19 @@ target_compile_definitions(multiprocess_gloo_contract_test PRIVATE
   AIT_TEST_RANK="$<TARGET_FILE:gloo_contract_rank>")
 add_dependencies(multiprocess_gloo_contract_test gloo_contract_rank)
 
+# The same over a backend of c10d, for which libtorch's own process group stands.
+add_executable(c10d_contract_rank c10d_contract_rank.cc)
+target_include_directories(c10d_contract_rank PRIVATE "${PROJECT_SOURCE_DIR}/src")
+target_link_libraries(c10d_contract_rank
+  PRIVATE ait::tensor ait_communicator_contract third_party::gloo ait_warnings)
+foreach(name IN ITEMS c10d_contract_test c10d_sums_contract_test)
+  ait_test(${name} DEPS ait_communicator_contract ait_test_support
+    LABELS contract multiprocess TIMEOUT 300)
+  target_compile_definitions(multiprocess_${name} PRIVATE
+    AIT_TEST_RANK="$<TARGET_FILE:c10d_contract_rank>")
+  add_dependencies(multiprocess_${name} c10d_contract_rank)
+endforeach()
+
 add_executable(gloo_rank gloo_rank.cc)
 target_link_libraries(gloo_rank PRIVATE ait::tensor ait_warnings)
 foreach(name IN ITEMS gloo_failure_test gloo_torchrun_test)

@@ -32,12 +32,16 @@ TEST(DataParallel, GivesTheGradientsOfC10dReducerBitForBit) {
 class InProcesses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(InProcesses, TheReducerGivesTheSameBits) {
-  auto ranks = SpawnRanks({.program = AIT_TEST_RANK, .args = {GetParam()}}, 2);
+  auto ranks = SpawnRanks({.program = AIT_TEST_RANK,
+                           .args = {GetParam()},
+                           .environment = {{"DDP_DISABLE_COMM_MEM", "0"}}},
+                          2);
   const std::string bits = BitsOfThreads();
   for (Process& rank : ranks) rank.ExpectExit(0, "bits " + bits);
 }
 
-INSTANTIATE_TEST_SUITE_P(DataParallel, InProcesses, ::testing::Values("ait", "gloo"),
+INSTANTIATE_TEST_SUITE_P(DataParallel, InProcesses,
+                         ::testing::Values("ait", "gloo", "shared_memory"),
                          [](const auto& backend) { return std::string(backend.param); });
 
 }  // namespace

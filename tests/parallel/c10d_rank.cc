@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of c10d_oracle_test: `c10d_rank BACKEND`. Compares DataParallel over Gloo of ait with
-// c10d::Reducer over BACKEND: "ait" (the same transport) or "gloo" (libtorch's ProcessGroupGloo).
-// Prints the bits of the gradients.
+// A rank of c10d_oracle_test: `c10d_rank BACKEND`. Compares DataParallel with c10d::Reducer over
+// BACKEND: "ait" (ait's Gloo, as DataParallel), "shared_memory" (the same, with buckets in memory that
+// the ranks share), or "gloo" (libtorch's ProcessGroupGloo). Prints the bits of the gradients.
 #include "parallel/c10d_reducer.h"
 // Keep the order.
 #include <cstdio>
 #include <string>
 
+#include "ait/comm/shared_memory.h"
 #include "ait/comm/tcp_store.h"
 #include "ait/comm/world.h"
 #include "ait/tensor/gloo.h"
@@ -16,7 +17,7 @@ namespace ait {
 namespace {
 
 StatusOr<C10dBackendPtr> Backend(World& world, const std::string& name) {
-  if (name == "ait") {
+  if (name != "gloo") {
     AIT_ASSIGN_OR_RETURN(auto second, world.communicator()->Split(0, 0));
     return ToBackend(std::move(second));
   }
@@ -27,7 +28,9 @@ StatusOr<C10dBackendPtr> Backend(World& world, const std::string& name) {
 }
 
 StatusOr<std::string> Compare(const std::string& name) {
-  AIT_ASSIGN_OR_RETURN(auto world, World::FromEnvironment({.transport = Gloo()}));
+  AIT_ASSIGN_OR_RETURN(
+      auto world,
+      World::FromEnvironment({.transport = name == "shared_memory" ? SharedMemory() : Gloo()}));
   AIT_ASSIGN_OR_RETURN(C10dBackendPtr backend, Backend(*world, name));
   AIT_ASSIGN_OR_RETURN(std::string bits, testing::CompareGradients(world->communicator(), backend));
   AIT_RETURN_IF_ERROR(world->communicator()->Barrier().Wait());

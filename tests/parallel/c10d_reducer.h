@@ -11,6 +11,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -27,10 +30,25 @@ inline std::vector<at::Tensor> Trainable(const TinyModel& model) {
           model.up_bias,   model.down,        model.down_bias, model.scale};
 }
 
+/// The line of /proc/self/maps of the mapping that holds this address.
+inline std::string MappingOf(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    char* end = nullptr;
+    const auto begin = std::strtoull(line.c_str(), &end, 16);
+    const auto limit = std::strtoull(end + 1, nullptr, 16);
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (begin <= at && at < limit) return line;
+  }
+  return "";
+}
+
 /// Computes gradients of ten steps with a DataParallel over `ours` and a Reducer over `theirs`, of
-/// two ranks both. Returns the sum of all bits, as text; an error where a gradient differs.
+/// two ranks both. Returns the sum of all bits, as text; an error where a gradient differs. Sets
+/// `mapping`, if it is given, to that of the Reducer's buckets.
 inline StatusOr<std::string> CompareGradients(const std::shared_ptr<Communicator>& ours,
-                                              C10dBackendPtr theirs) {
+                                              C10dBackendPtr theirs,
+                                              std::string* mapping = nullptr) {
   constexpr std::int64_t kCap = 1200;  // bytes: several buckets
   const int rank = ours->rank().value();
   TinyModel model;
@@ -87,6 +105,7 @@ inline StatusOr<std::string> CompareGradients(const std::shared_ptr<Communicator
     }
     AIT_RETURN_IF_ERROR(engine->Discard());
   }
+  if (mapping != nullptr) *mapping = MappingOf(parameters[0].grad().const_data_ptr());
   return StrCat(bits);
 }
 

@@ -397,6 +397,18 @@ c10::intrusive_ptr<c10d::ProcessGroup> GroupOver(const std::shared_ptr<Communica
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
   return group;
 }
+
+ait::C10dBackendPtr MakeBackend(const ait::C10dStorePtr& store, int rank, int size) {
+  return RealGloo(store, rank, size);
+}
+
+auto WorldOverC10d() {
+  auto world = ait::World::FromEnvironment(
+      {.transport = ait::C10d([](const ait::C10dGroup& group, const ait::C10dStorePtr& store) {
+         return MakeBackend(store, group.rank.value(), group.size().value());
+       })});
+  return world;
+}
 // clang-format on
 
 TEST(Backend, IsSetByTheLineOfThePage) {
@@ -411,6 +423,12 @@ TEST(Backend, IsSetByTheLineOfThePage) {
                         EXPECT_TRUE(x[0].equal(Given({6}, 0).add(Given({6}, 1))));
                       }),
             "");
+}
+
+TEST(C10d, IsATransportOfAWorld) {
+  const auto world = WorldOverC10d();  // of one process
+  ASSERT_TRUE(world.ok()) << world.status().ToString();
+  EXPECT_EQ((*world)->size(), WorldSize(1));
 }
 
 // Functional collectives find a group by its name.
