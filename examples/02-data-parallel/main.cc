@@ -46,6 +46,7 @@ ait::Status Run(std::int64_t epochs, const std::string& folder) {
   torch::nn::Sequential model = MakeMlp();
 
   AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  if (world->asked_to_describe()) std::fputs(world->Describe().c_str(), stderr);
   AIT_ASSIGN_OR_RETURN(
       auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));
   const std::int64_t images = train.images.size(0), steps = images / kBatch;

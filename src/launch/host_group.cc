@@ -71,6 +71,18 @@ StatusOr<std::unique_ptr<HostGroup>> HostGroup::Join(const LaunchHosts& hosts, i
   return group;
 }
 
+HostGroup::~HostGroup() {
+  if (ended_ || names_.size() < static_cast<std::size_t>(hosts_.count)) return;
+  Fail({.host = hosts_.index, .code = kLauncherDied, .rank = {}, .text = "the launcher gave up"});
+  CountEnd();
+}
+
+void HostGroup::CountEnd() {
+  ended_ = true;
+  const auto ended = store_->Add("ended", 1);
+  if (ended.ok() && *ended == hosts_.count) store_->Set("all-ended", "").IgnoreError();
+}
+
 Status HostGroup::Share(std::string& run_id, int& port) {
   if (hosts_.index == 0) return store_->Set("plan", StrCat(run_id, " ", port));
   AIT_ASSIGN_OR_RETURN(const std::string text,
@@ -111,8 +123,7 @@ void HostGroup::Stop(int signal) {
 }
 
 void HostGroup::AwaitEnd(const FileDescriptor& wake) {
-  const auto ended = store_->Add("ended", 1);
-  if (ended.ok() && *ended == hosts_.count) store_->Set("all-ended", "").IgnoreError();
+  CountEnd();
   int signals = 0;
   while (signals < 2 && store_->departed().empty()) {
     const auto all = store_->Get("all-ended", Deadline::After(kSlice));

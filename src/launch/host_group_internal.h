@@ -27,6 +27,8 @@ class HostGroup {
   /// **Collective. Blocks.** Until the launchers of all hosts have met.
   /// **Errors.** Those of TcpStore::Create.
   static StatusOr<std::unique_ptr<HostGroup>> Join(const LaunchHosts& hosts, int local_ranks);
+  /// Before `AwaitEnd` it means that this host has given up, which the others are told.
+  ~HostGroup();
 
   int first_rank() const { return first_rank_; }
   int world_size() const { return world_size_; }
@@ -61,11 +63,14 @@ class HostGroup {
   HostGroup(std::unique_ptr<TcpStore> store, LaunchHosts hosts)
       : store_(std::move(store)), hosts_(std::move(hosts)) {}
 
+  void CountEnd();
+
   std::unique_ptr<TcpStore> store_;
   LaunchHosts hosts_;
   std::vector<std::string> names_;  // of the hosts
   int first_rank_ = 0;
   int world_size_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace ait::inline v0::internal

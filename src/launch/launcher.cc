@@ -119,7 +119,7 @@ StatusOr<LaunchResult> Launcher::Run() {
     auto process = impl_->Start(rank, guard);
     if (!process.ok()) {
       supervisor.Abandon();
-      const Status failed =
+      Status failed =
           Annotate(process.status(), StrCat("cannot start rank ", impl_->plan.first_rank + rank));
       if (impl_->hosts != nullptr) {
         impl_->hosts->Fail({.host = impl_->options.hosts.index,

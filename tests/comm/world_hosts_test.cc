@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/world_hosts.h"
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "comm/tcp_store_frame.h"
 #include "comm/tcp_store_socket.h"
 #include "support/status_matchers.h"
 
@@ -69,6 +73,36 @@ TEST(WorldHosts, AllRanksGetThePlacesOfAll) {
     EXPECT_EQ(places[3].name, "name 3");
     EXPECT_EQ(HostsOf(places).size(), 2u);
   }
+}
+
+TEST(WorldHosts, NamesARankThatDiesMeanwhile) {
+  const SocketFd listener = *Listen("127.0.0.1", 0);
+  const std::uint16_t port = *LocalPort(listener.get());
+  auto one = std::async(std::launch::async, [=] {  // says hello, and is gone as soon as all came
+    const SocketFd fd = *ConnectOnce("127.0.0.1", port, Deadline::After(seconds(10)));
+    std::string hello;
+    AppendFrame({.type = FrameType::kHello,
+                 .id = kHelloMagic,
+                 .number = (std::int64_t{1} << 32) | 2,
+                 .value = "pid 1 on test"},
+                hello);
+    EXPECT_OK(SendAll(fd.get(), hello, Deadline::After(seconds(10))));
+    char welcome[1];  // that it was let in: rank 0 is there already
+    PollOne(fd.get(), POLLIN, Deadline::After(seconds(10)));
+    EXPECT_EQ(recv(fd.get(), welcome, 1, 0), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // and that all have joined
+  });
+  const LaunchInfo launch{.rank = Rank(0), .size = WorldSize(2)};
+  ASSERT_OK_AND_ASSIGN(const auto store, TcpStore::Create({.rank = launch.rank,
+                                                           .size = launch.size,
+                                                           .host = "127.0.0.1",
+                                                           .port = port,
+                                                           .listen_fd = dup(listener.get()),
+                                                           .timeout = seconds(20)}));
+  EXPECT_THAT(ExchangePlaces(*store, launch, {.host = "h"}, Deadline::After(seconds(60))),
+              ::ait::testing::StatusIs(StatusCode::kUnavailable,
+                                       ::testing::HasSubstr("rank 1 died while the ranks told")));
+  one.get();
 }
 
 TEST(WorldHosts, NamesTheInterfaceOfAnAddress) {

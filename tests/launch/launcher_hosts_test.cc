@@ -174,6 +174,18 @@ TEST_F(LauncherHosts, StopReachesAllHosts) {
   EXPECT_THAT(collector_.Of(1), HasSubstr("caught 02"));
 }
 
+TEST_F(LauncherHosts, ALauncherThatGivesUpEndsTheRun) {
+  std::future<Status> second = std::async(std::launch::async, [&] {
+    return Launcher::Create(Host(1, 2, 1, {"exit", "0"})).status();  // and never runs
+  });
+  const auto results = Run({Host(0, 2, 1, {"sleep", "0"})});
+  EXPECT_OK(second.get());
+  ASSERT_OK(results[0]);
+  EXPECT_EQ(results[0]->exit_code, 125);
+  EXPECT_THAT(results[0]->status,
+              StatusIs(StatusCode::kUnavailable, HasSubstr("the launcher gave up on host 1")));
+}
+
 TEST_F(LauncherHosts, NamesTheHostsThatDoNotCome) {
   LaunchOptions options = Host(0, 3, 1, {"exit", "0"});
   options.hosts.join_timeout = 200ms;
