@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -90,6 +91,14 @@ Status Fill(int fd, std::size_t bytes, ArenaReservation reservation) {
   }
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) return ErrnoError(errno, "sealing a shared arena");
   return OkStatus();
+}
+
+/// Puts whole huge pages behind a block that begins on one, whatever the system's default for shared
+/// memory is ("never", mostly): all ranks walk over such blocks, and small pages cost them a third of
+/// the time. A kernel that cannot (before Linux 6.1) leaves small pages.
+void MakeHuge(std::byte* block, std::size_t bytes) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE
+  (void)madvise(block, bytes / kHugePage * kHugePage, kCollapse);
 }
 
 /// The bytes of the arena behind `fd`, once it has proved to be one.
@@ -218,7 +227,10 @@ StatusOr<void*> SharedArena::DoAllocate(std::size_t bytes, std::size_t alignment
   const auto rounded = static_cast<std::size_t>(
       RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
   const std::lock_guard lock(mutex_);
-  const std::optional<std::size_t> offset = regions_->Allocate(rounded, alignment);
+  const bool is_large =
+      options_.reservation == ArenaReservation::kAtAllocation && rounded >= kGiveBack;
+  const std::optional<std::size_t> offset =
+      regions_->Allocate(rounded, is_large ? std::max(alignment, kHugePage) : alignment);
   if (offset) {
     const Status reserved = Reserve(*offset, rounded);
     if (reserved.ok()) return static_cast<void*>(mapping_.data() + *offset);
@@ -254,6 +266,7 @@ Status SharedArena::Reserve(std::size_t offset, std::size_t bytes) {
   if (!AllocateFile(fd_, 0, offset, bytes)) {
     return ErrnoError(errno, "reserving ", bytes, " bytes of a shared arena");
   }
+  if (bytes >= kGiveBack) MakeHuge(mapping_.data() + offset, bytes);
   return OkStatus();
 }
 
