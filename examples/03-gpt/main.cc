@@ -55,7 +55,8 @@ ait::Status Train(const Options& options) {
   torch::manual_seed(options.seed);
   Gpt model(config);
   AIT_ASSIGN_OR_RETURN(
-      auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));
+      auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model),
+                                             {.compression = options.compression}));
   const ait::AdamW optimizer(
       {.learning_rate = options.learning_rate, .beta2 = 0.95, .weight_decay = 0.1},
       {ait::NoDecayForNormsAndBiases()});

@@ -6,12 +6,13 @@
 
 ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
   const auto usage = [&](const std::string& problem) {
-    return ait::InvalidArgumentError(problem,
-                                     "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
-                                     "[--steps N] [--size tiny|quickstart|A|B] [--lr X] [--seed N] "
-                                     "[--bf16 0|1]\n       gpt generate [--weights FILE] [--prompt "
-                                     "TEXT] [--tokens N] [--temperature X] "
-                                     "[--size …] [--seed N]");
+    return ait::InvalidArgumentError(
+        problem,
+        "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
+        "[--steps N] [--size tiny|quickstart|A|B] [--lr X] [--seed N] [--bf16 0|1] "
+        "[--compress none|bf16|int8|topk|powersgd]\n       gpt generate [--weights FILE] [--prompt "
+        "TEXT] [--tokens N] [--temperature X] "
+        "[--size …] [--seed N]");
   };
   Options options;
   options.config = *GptConfig::Named("quickstart");
@@ -43,7 +44,11 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
         options.tokens = std::stoll(value);
       else if (name == "--temperature")
         options.temperature = std::stod(value);
-      else if (name == "--minutes") {
+      else if (name == "--compress") {
+        const auto compression = ait::CompressionNamed(value);
+        if (!compression.ok()) return usage(ait::Message(compression.status()));
+        options.compression = *compression;
+      } else if (name == "--minutes") {
         options.length = std::chrono::duration_cast<ait::Duration>(
             std::chrono::duration<double, std::ratio<60>>(std::stod(value)));
       } else if (name == "--size") {

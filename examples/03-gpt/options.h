@@ -6,11 +6,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "ait/base/clock.h"
 #include "ait/base/status.h"
 #include "ait/observe/step_metrics.h"
+#include "ait/parallel/compression.h"
 #include "gpt.h"
 
 struct Options {
@@ -25,6 +27,7 @@ struct Options {
   double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
   bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
+  std::shared_ptr<ait::GradientCompression> compression;  // --compress, for slow links
 
   // generate
   std::string weights = "build/runs/gpt/weights.safetensors";  // --weights

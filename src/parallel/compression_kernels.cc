@@ -59,6 +59,84 @@ AIT_INLINE void AddScaledBody(std::span<float> to, float factor, std::span<const
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
+// `many` vectors beginning at `vectors`; the compiler unrolls over them.
+template <std::size_t many>
+AIT_INLINE void DotGroup(std::span<const float> row, const float* vectors, double* dots) {
+  const std::size_t n = row.size();
+  for (std::size_t k = 0; k < many; ++k) dots[k] = 0;
+  for (std::size_t begin = 0; begin < n; begin += kRun) {
+    const std::size_t end = std::min(n, begin + kRun);
+    float lanes[many][kLanes] = {};
+    std::size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (std::size_t k = 0; k < many; ++k) {
+        for (std::size_t lane = 0; lane < kLanes; ++lane) {
+          lanes[k][lane] += row[i + lane] * vectors[k * n + i + lane];
+        }
+      }
+    }
+    for (; i < end; ++i) {
+      for (std::size_t k = 0; k < many; ++k) {
+        lanes[k][(i - begin) % kLanes] += row[i] * vectors[k * n + i];
+      }
+    }
+    for (std::size_t k = 0; k < many; ++k) {
+      for (const float lane : lanes[k]) dots[k] += static_cast<double>(lane);
+    }
+  }
+}
+
+template <std::size_t many>
+AIT_INLINE void AddManyGroup(std::span<float> row, const float* factors, const float* vectors) {
+  const std::size_t n = row.size();
+  float* const to = row.data();
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < n; ++i) {
+    float sum = to[i];
+    for (std::size_t k = 0; k < many; ++k) sum += factors[k] * vectors[k * n + i];
+    to[i] = sum;
+  }
+}
+
+template <std::size_t many>
+AIT_INLINE void AddToManyGroup(float* vectors, const float* factors, std::span<const float> row) {
+  const std::size_t n = row.size();
+  const float* const from = row.data();
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t k = 0; k < many; ++k) vectors[k * n + i] += factors[k] * from[i];
+  }
+}
+
+AIT_INLINE void DotManyBody(std::span<const float> row, std::span<const float> vectors,
+                            std::span<double> dots) {
+  std::size_t k = 0;
+  for (; k + 2 <= dots.size(); k += 2) {
+    DotGroup<2>(row, vectors.data() + k * row.size(), &dots[k]);
+  }
+  if (k < dots.size()) DotGroup<1>(row, vectors.data() + k * row.size(), &dots[k]);
+}
+
+AIT_INLINE void AddManyScaledBody(std::span<float> row, std::span<const float> factors,
+                                  std::span<const float> vectors) {
+  const std::size_t n = row.size();
+  std::size_t k = 0;
+  for (; k + 4 <= factors.size(); k += 4) {
+    AddManyGroup<4>(row, &factors[k], vectors.data() + k * n);
+  }
+  for (; k < factors.size(); ++k) AddManyGroup<1>(row, &factors[k], vectors.data() + k * n);
+}
+
+AIT_INLINE void AddScaledToManyBody(std::span<float> vectors, std::span<const float> factors,
+                                    std::span<const float> row) {
+  const std::size_t n = row.size();
+  std::size_t k = 0;
+  for (; k + 4 <= factors.size(); k += 4) {
+    AddToManyGroup<4>(vectors.data() + k * n, &factors[k], row);
+  }
+  for (; k < factors.size(); ++k) AddToManyGroup<1>(vectors.data() + k * n, &factors[k], row);
+}
+
 AIT_INLINE float LargestMagnitudeBody(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (const float value : values) {
@@ -126,6 +204,15 @@ AIT_KERNEL(double, Dot, (std::span<const float> a, std::span<const float> b), (a
 AIT_KERNEL(void, AddTo, (std::span<float> to, std::span<const float> from), (to, from))
 AIT_KERNEL(void, AddScaled, (std::span<float> to, float factor, std::span<const float> from),
            (to, factor, from))
+AIT_KERNEL(void, DotMany,
+           (std::span<const float> row, std::span<const float> vectors, std::span<double> dots),
+           (row, vectors, dots))
+AIT_KERNEL(void, AddManyScaled,
+           (std::span<float> row, std::span<const float> factors, std::span<const float> vectors),
+           (row, factors, vectors))
+AIT_KERNEL(void, AddScaledToMany,
+           (std::span<float> vectors, std::span<const float> factors, std::span<const float> row),
+           (vectors, factors, row))
 AIT_KERNEL(float, LargestMagnitude, (std::span<const float> values), (values))
 AIT_KERNEL(double, RoundToBf16, (std::span<const float> from, std::span<BFloat16> to), (from, to))
 AIT_KERNEL(void, WidenBf16, (std::span<const BFloat16> from, std::span<float> to), (from, to))

@@ -24,6 +24,18 @@ double Squares(std::span<const float> values);
 double Dot(std::span<const float> a, std::span<const float> b);
 /// to[i] += factor * from[i].
 void AddScaled(std::span<float> to, float factor, std::span<const float> from);
+
+// Several vectors of the length of `row`, one after the other, at once: what `Dot` and `AddScaled`
+// give, bit for bit, in one pass over `row`.
+
+/// dots[k] = Dot(row, vector k).
+void DotMany(std::span<const float> row, std::span<const float> vectors, std::span<double> dots);
+/// row[i] += factors[0] * vector 0 [i], then factors[1] * vector 1 [i], …
+void AddManyScaled(std::span<float> row, std::span<const float> factors,
+                   std::span<const float> vectors);
+/// Vector k [i] += factors[k] * row[i].
+void AddScaledToMany(std::span<float> vectors, std::span<const float> factors,
+                     std::span<const float> row);
 /// Largest magnitude; NaN if there is one, else infinity if there is one.
 float LargestMagnitude(std::span<const float> values);
 

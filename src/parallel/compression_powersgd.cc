@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -53,10 +53,12 @@ class PowerSgd final : public PackedCompression {
         options_(std::move(options)) {}
 
  private:
+  static constexpr int kMaxRank = 64;
+
   Status CheckOptions() const override {
-    if (options_.rank < 1 || options_.rank > 64) {
+    if (options_.rank < 1 || options_.rank > kMaxRank) {
       return InvalidArgumentError("compression by powersgd: a rank of ", options_.rank,
-                                  " is not from 1 to 64");
+                                  " is not from 1 to ", kMaxRank);
     }
     if (!(options_.min_ratio >= 1)) {
       return InvalidArgumentError("compression by powersgd: min_ratio is ", options_.min_ratio,
@@ -132,9 +134,9 @@ class PowerSgd final : public PackedCompression {
       Orthonormalise(q, matrix.columns);
       const std::span<float> p = matrix.P(factors.p);
       for (std::size_t row = 0; row < matrix.rows; ++row) {
+        compression::DotMany(matrix.Row(values, row), q, {dots_.data(), matrix.rank});
         for (std::size_t k = 0; k < matrix.rank; ++k) {
-          p[k * matrix.rows + row] = static_cast<float>(compression::Dot(
-              matrix.Row(values, row), q.subspan(k * matrix.columns, matrix.columns)));
+          p[k * matrix.rows + row] = static_cast<float>(dots_[k]);
         }
       }
     }
@@ -145,10 +147,7 @@ class PowerSgd final : public PackedCompression {
       const std::span<float> q = matrix.Q(factors.next_q);  // this rank's part, then the sum
       std::ranges::fill(q, 0.0f);
       for (std::size_t row = 0; row < matrix.rows; ++row) {
-        for (std::size_t k = 0; k < matrix.rank; ++k) {
-          compression::AddScaled(q.subspan(k * matrix.columns, matrix.columns),
-                                 p[k * matrix.rows + row], matrix.Row(values, row));
-        }
+        compression::AddScaledToMany(q, Column(matrix, p, row, 1), matrix.Row(values, row));
       }
     }
     if (has_feedback()) {
@@ -191,16 +190,20 @@ class PowerSgd final : public PackedCompression {
     compression::Orthonormalise(vectors, static_cast<std::int64_t>(length));
   }
 
+  // Element `row` of the vectors of P, times `sign`; valid until the next call.
+  std::span<const float> Column(const Matrix& matrix, std::span<const float> p, std::size_t row,
+                                float sign) {
+    for (std::size_t k = 0; k < matrix.rank; ++k) column_[k] = sign * p[k * matrix.rows + row];
+    return {column_.data(), matrix.rank};
+  }
+
   // to += sign · P·Qᵀ
-  static void AddProduct(const Matrix& matrix, std::span<float> all_p, std::span<float> all_q,
-                         float sign, std::span<float> to) {
+  void AddProduct(const Matrix& matrix, std::span<float> all_p, std::span<float> all_q, float sign,
+                  std::span<float> to) {
     const std::span<const float> p = matrix.P(all_p);
-    const std::span<const float> q = matrix.Q(all_q);
     for (std::size_t row = 0; row < matrix.rows; ++row) {
-      for (std::size_t k = 0; k < matrix.rank; ++k) {
-        compression::AddScaled(matrix.Row(to, row), sign * p[k * matrix.rows + row],
-                               q.subspan(k * matrix.columns, matrix.columns));
-      }
+      compression::AddManyScaled(matrix.Row(to, row), Column(matrix, p, row, sign),
+                                 matrix.Q(all_q));
     }
   }
 
@@ -246,6 +249,8 @@ class PowerSgd final : public PackedCompression {
 
   PowerSgdCompressionOptions options_;
   std::vector<Factors> factors_;
+  std::array<double, kMaxRank> dots_{};
+  std::array<float, kMaxRank> column_{};
 };
 
 }  // namespace

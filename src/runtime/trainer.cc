@@ -256,6 +256,13 @@ class Trainer::Impl {
                                      {"communicated_bytes", counters.communicated_bytes},
                                      {"unreduced_buckets", counters.unreduced_buckets},
                                      {"unused_parameters", counters.unused_parameters}}};
+    if (const CompressionCounters& compression = counters.compression; compression.sent_bytes > 0) {
+      metrics.counters.emplace_back("compression_sent_bytes", compression.sent_bytes);
+      metrics.counters.emplace_back("compression_exact_bytes", compression.exact_sent_bytes);
+      if (const double error = compression.relative_error(); std::isfinite(error)) {
+        metrics.counters.emplace_back("compression_error_ppm", std::llround(error * 1e6));
+      }
+    }
     if (options.steps_per_epoch)
       metrics.epoch = static_cast<double>(step) / *options.steps_per_epoch;
     if (step_time > Duration::zero()) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,6 +75,26 @@ TEST_F(GptExample, InterruptsWithoutEndLoseNothing) {
   }
   run.ExpectExit(0, "weights and metrics");
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run/weights.safetensors"));
+}
+
+TEST_F(GptExample, CompressesItsGradients) {
+  Process run = Process::Spawn(
+      {.program = AIT_PROGRAM,
+       .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", Pack(5000), "--out",
+                folder_ / "run", "--minutes", "60", "--compress", "int8"},
+       .timeout = std::chrono::seconds(120)});
+  run.ReadUntil("step 1");
+  run.Signal(SIGINT);
+  run.ExpectExit(0, "weights and metrics");
+  ASSERT_OK_AND_ASSIGN(const auto metrics, ReadMetricsLog(folder_ / "run/metrics.jsonl"));
+  ASSERT_FALSE(metrics.empty());
+  std::map<std::string, std::int64_t> counters(metrics.back().counters.begin(),
+                                               metrics.back().counters.end());
+  EXPECT_GT(counters["compression_sent_bytes"], 0);
+  EXPECT_GT(counters["compression_exact_bytes"], 3 * counters["compression_sent_bytes"]);
+  EXPECT_GT(counters["compression_error_ppm"], 0);
+  Process::Spawn({.program = AIT_GPT, .args = {"train", "--compress", "zip"}})
+      .ExpectExit(1, "there are none, bf16, int8[:BLOCK], topk[:RATIO], powersgd[:RANK]");
 }
 
 TEST_F(GptExample, SaysThatTheCorpusIsMissing) {

@@ -33,6 +33,34 @@ TEST(Dot, IsThatOfDoublesForAnyLength) {
   }
 }
 
+TEST(Many, AreTheBitsOfOneByOne) {
+  for (const std::size_t many : {1u, 2u, 4u, 7u}) {
+    for (const std::size_t n : {3u, 64u, 1300u}) {
+      const auto row = Random(n, 20);
+      const auto vectors = Random(many * n, 21);
+      const auto factors = Random(many, 22);
+      const auto vector = [n](auto& all, std::size_t k) {
+        return std::span(all).subspan(k * n, n);
+      };
+      std::vector<double> dots(many);
+      DotMany(row, vectors, dots);
+      auto together = row;
+      AddManyScaled(together, factors, vectors);
+      auto one_by_one = row;
+      auto added = vectors;
+      AddScaledToMany(added, factors, row);
+      auto added_one_by_one = vectors;
+      for (std::size_t k = 0; k < many; ++k) {
+        EXPECT_EQ(dots[k], Dot(row, vector(vectors, k)));
+        AddScaled(one_by_one, factors[k], vector(vectors, k));
+        AddScaled(vector(added_one_by_one, k), factors[k], row);
+      }
+      EXPECT_EQ(together, one_by_one);
+      EXPECT_EQ(added, added_one_by_one);
+    }
+  }
+}
+
 TEST(RoundToBf16, RoundsLikeBFloat16AndTellsWhatIsLost) {
   const auto values = Random(1000, 3);
   std::vector<BFloat16> half(values.size());

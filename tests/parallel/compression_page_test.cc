@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "ait/comm/communicator.h"
 #include "ait/parallel/compression.h"
 #include "parallel/engine_support.h"
 #include "parallel/tiny_model.h"
@@ -31,6 +32,13 @@ StatusOr<std::unique_ptr<DataParallel>> Make(const std::shared_ptr<Communicator>
   return engine;
 }
 
+StatusOr<std::shared_ptr<GradientCompression>> BetweenHosts(Communicator& all, int host, int local_rank) {
+  AIT_ASSIGN_OR_RETURN(const auto of_host, all.Split(host, all.rank().value()));
+  AIT_ASSIGN_OR_RETURN(const auto across, all.Split(local_rank, all.rank().value()));
+  return ait::CompressionBetweenHosts(
+      {.compression = ait::PowerSgdCompression(), .host = of_host, .across = across});
+}
+
 Status SaveState(DataParallel& engine, int rank) {
   AIT_ASSIGN_OR_RETURN(const ait::CompressionState state, engine.SaveCompression());
   return Write(ait::StrCat("compression.", rank), state.ToBytes());
@@ -48,6 +56,18 @@ StatusOr<std::string> LoadState(DataParallel& engine, int old_world_size) {
 
 TEST(CompressionPage, ItsCodeIsThis) {
   testing::ExpectCodeIsCompiled(AIT_DOCS "/compression.md", AIT_SOURCE);
+}
+
+TEST(CompressionPage, ItsCodeCompressesBetweenHosts) {
+  testing::RunRanks(4, [&](std::shared_ptr<Communicator> communicator) {
+    const int rank = communicator->rank().value();
+    auto compression = BetweenHosts(*communicator, rank / 2, rank % 2);
+    ASSERT_OK(compression);
+    const testing::TinyModel model(1);
+    auto engine = testing::Engine(communicator, model.Parameters(), {.compression = *compression});
+    const at::Tensor tokens = testing::Tokens(8, rank);
+    EXPECT_OK(testing::Reduce(*engine, model.Loss(tokens, tokens)));
+  });
 }
 
 TEST(CompressionPage, ItsCodeSavesAndLoads) {

@@ -159,6 +159,23 @@ struct PowerSgdCompressionOptions {
 };
 std::shared_ptr<GradientCompression> PowerSgdCompression(PowerSgdCompressionOptions options = {});
 
+/// Compresses between hosts only: inside a host, sums are exact. Buckets go in turn to the ranks of
+/// a host; one of them adds the host's gradients up, reduces the sum with its like on the other
+/// hosts by `compression`, and gives the result to the rest. So a bucket leaves a host once,
+/// however many ranks the host has. Every host has the same number of ranks. Order of sums: host by
+/// host, and rank by rank inside. Counters are of what leaves the host, on the rank that sends it.
+///
+///   host = all->Split(host number, rank);   across = all->Split(number within the host, rank);
+///
+/// These two are the engine's from the last micro-step to FinishGradients. After a change of the
+/// number of ranks a host, residuals begin at zero.
+struct BetweenHostsOptions {
+  std::shared_ptr<GradientCompression> compression;
+  std::shared_ptr<Communicator> host;    // the ranks of this host
+  std::shared_ptr<Communicator> across;  // the ranks of this number on all hosts
+};
+std::shared_ptr<GradientCompression> CompressionBetweenHosts(BetweenHostsOptions options);
+
 /// For command lines: "none" (nullptr), "bf16", "int8", "topk", "powersgd", the last three also
 /// with their number: "int8:128" (block), "topk:0.01" (ratio), "powersgd:8" (rank).
 /// **Errors.** InvalidArgument: what is allowed.
