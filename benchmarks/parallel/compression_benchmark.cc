@@ -258,11 +258,7 @@ int RunOverLink(int argc, char** argv, const std::string& rate, bool is_optional
   return code != 0 ? code : WaitFor(second);
 }
 
-}  // namespace
-}  // namespace ait::benchmarks
-
-int main(int argc, char** argv) {
-  using namespace ait::benchmarks;
+int Main(int argc, char** argv) {
   const Report settings(argc, argv);
   if (settings.Setting("ROLE", "") == "rank") return RunRank(argc, argv);
   const std::string link = settings.Setting("LINK", "all");
@@ -273,3 +269,8 @@ int main(int argc, char** argv) {
   }
   return code;
 }
+
+}  // namespace
+}  // namespace ait::benchmarks
+
+int main(int argc, char** argv) { return ait::benchmarks::Main(argc, argv); }
