@@ -40,7 +40,7 @@ class GlooProvider final : public TransportProvider {
     const std::string& interface_name =
         options_.interface_name.empty() ? launch.interface_name : options_.interface_name;
     std::string address = store->local_address();
-    if (address.empty()) address = "127.0.0.1";  // a world of one
+    if (address.empty()) address = "127.0.0.1";  // a world of one, or met by a name
     if (interface_name.empty() && launch.host_count != 1 && launch.local_size < launch.size &&
         IsLoopbackAddress(address)) {
       const int others = launch.size.value() - launch.local_size.value();

@@ -90,6 +90,13 @@ TEST(LaunchInfo, OpenMpiOnOneHostMeetsUnderTheNameOfTheJob) {
   EXPECT_LT(other.master_address.size(), 108u) << "what the kernel takes";
 }
 
+TEST(LaunchInfo, APortAloneIsOneOfThisHost) {
+  ASSERT_OK_AND_ASSIGN(const LaunchInfo info, Read(With(kOpenMpi, {{"MASTER_PORT", "7"}})));
+  EXPECT_EQ(info.master_address, "127.0.0.1");
+  EXPECT_EQ(info.master_port, 7);
+  EXPECT_EQ(Why(info, "master"), "one host, MASTER_PORT | ");
+}
+
 TEST(LaunchInfo, OpenMpiOnSeveralHostsNeedsTheMaster) {
   const Variables two = With(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
   EXPECT_THAT(Read(two), StatusIs(StatusCode::kInvalidArgument, HasSubstr("-x MASTER_ADDR=HOST")));
