@@ -99,7 +99,8 @@ bool ShmCollective::HasMet() {
   for (; next_ < size_; ++next_) {
     const ShmLine& line = group_.line(next_);
     const auto& word = state_ == State::kArriving ? line.arrived : line.done;
-    if (!Reached(word.load(std::memory_order_acquire), round_)) return false;
+    // Not only acquire: a rank that has announced its sleep must not have looked before that.
+    if (!Reached(word.load(std::memory_order_seq_cst), round_)) return false;
   }
   return true;
 }

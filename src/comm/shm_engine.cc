@@ -284,15 +284,15 @@ bool ShmEngine::Step() {
       group_->own().ended.store(1, std::memory_order_seq_cst);
       group_->WakeSleepers();
     }
-    // All may have come to this operation before one of them broke the group in a later one.
+    // Nobody's memory is touched after its operation has ended. All may have come to this operation
+    // before one of them broke the group in a later one, or while it did: once it is quiet that will
+    // not change, so the last look comes after, and all ranks see the same.
+    const bool is_quiet = !current_ || collective_.IsQuiet();
     if (current_ && !described_ && collective_.Advance() == ShmCollective::Progress::kDone) {
       EndCurrent(OkStatus());
       return true;
     }
-    // Nobody's memory is touched after its operation has ended.
-    if (current_ && !collective_.IsQuiet() && SystemClock().now() < *broken_at_ + kGrace) {
-      return false;
-    }
+    if (!is_quiet && SystemClock().now() < *broken_at_ + kGrace) return false;
     Fail();
     return true;
   }
