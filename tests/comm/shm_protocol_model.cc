@@ -26,7 +26,7 @@ enum Pc : std::uint8_t {
   kWait,       // looks at `arrived` or `done` of rank `next`
   kAnnounce,   // adds itself to `sleepers`
   kReadBell,   //
-  kLookAgain,  // all have arrived: looks at `broken`
+  kLookAgain,  // all have arrived: looks at `broken`, before it touches buffers of peers
   kRun,        // is touching what belongs to peers
   kDone,       // publishes `done`
   kSleep,      // the futex: sleeps unless the bell was rung since it was read
@@ -34,22 +34,24 @@ enum Pc : std::uint8_t {
   kEndDoze,    // takes itself from `sleepers`
   kBreak,      // sets `broken`
   kSeeBroken,  // publishes `ended`
-  kQuiet,      // looks whether rank `next` may touch the own buffer
+  kLastTry,    // looks at the line of rank `next`: perhaps all have come nevertheless
+  kQuiet,      // looks whether rank `peer` may touch the own buffer
   kReturnOk,   //
   kReturnBad,  //
   kOver,       // has returned from all operations
 };
 constexpr std::string_view kPcNames[] = {
-    "begins",     "stages",     "looks early",   "arrives",     "notifies",   "rings",
-    "wakes",      "polls",      "waits",         "announces",   "reads bell", "looks again",
-    "runs",       "publishes",  "goes to sleep", "sleeps",      "ends doze",  "breaks",
-    "saw broken", "gets quiet", "returns ok",    "returns bad", "is over"};
+    "begins",     "stages",    "looks early",   "arrives",    "notifies",    "rings",
+    "wakes",      "polls",     "waits",         "announces",  "reads bell",  "looks again",
+    "runs",       "publishes", "goes to sleep", "sleeps",     "ends doze",   "breaks",
+    "saw broken", "tries",     "gets quiet",    "returns ok", "returns bad", "is over"};
 
 struct RankState {
   Pc pc = kBegin;
   Pc then = kBegin;            // what follows kNotify … kWake
   std::uint8_t operation = 0;  // the one it is in, or that it has not begun yet
   std::uint8_t next = 0;
+  std::uint8_t peer = 0;
   bool finishing = false;  // waits for `done`, no longer for `arrived`
   bool dozing = false;     // will sleep if it must wait
   bool announced = false;  // is one of `sleepers`
@@ -67,7 +69,8 @@ struct State {
   std::array<RankState, kMaxRanks> rank;
   bool broken = false;
   bool fault_used = false;
-  std::uint8_t aborter = 0;  // steps of the thread that aborts
+  std::uint8_t succeeded = 0;  // operations, as bits, that may fail nowhere
+  std::uint8_t aborter = 0;    // steps of the thread that aborts
 };
 
 /// All of a state in 128 bits.
@@ -80,13 +83,13 @@ struct Key {
 template <typename Field>
 void ForEachField(State& s, Field field) {
   for (RankState& r : s.rank) {
-    field(r.pc, 5), field(r.then, 5), field(r.operation, 2), field(r.next, 2);
+    field(r.pc, 5), field(r.then, 5), field(r.operation, 2), field(r.next, 2), field(r.peer, 2);
     field(r.finishing, 1), field(r.dozing, 1), field(r.announced, 1), field(r.rung, 1);
     field(r.ended, 1), field(r.dead, 1), field(r.left, 1);
     field(r.arrived, 2), field(r.done, 2), field(r.reduced, 3);
     field(r.half[0], 2), field(r.half[1], 2);
   }
-  field(s.broken, 1), field(s.fault_used, 1), field(s.aborter, 3);
+  field(s.broken, 1), field(s.fault_used, 1), field(s.succeeded, 3), field(s.aborter, 3);
 }
 
 Key Pack(State state) {
@@ -218,7 +221,7 @@ class Explorer {
         me.pc = kPoll;
         return Step(s);
       case kLookAgain:
-        if (s.broken && p_.looks_again) {
+        if (s.broken && p_.looks_again && kind == Kind::kDirect) {
           me.pc = me.dozing ? SleepPc() : kPoll;
         } else {
           me.pc = kRun;
@@ -261,7 +264,7 @@ class Explorer {
         }
         return Step(s);
       case kSeeBroken:
-        me.next = 0;
+        me.peer = 0;
         if (me.ended || !p_.tells_ended) {
           me.pc = kQuiet;
         } else {
@@ -271,11 +274,14 @@ class Explorer {
         return Step(s);
       case kQuiet:
         return MoveQuiet(s, r);
+      case kLastTry:
+        return MoveLastTry(s, r);
       case kReturnOk:
         if (kind == Kind::kDirect && me.reduced != (1 << setting_.ranks) - 1) {
           return Fail("a result is wrong", from);
         }
         result_.saw_success = true;
+        if (kind == Kind::kDirect || !s.broken) s.succeeded |= 1 << me.operation;
         me.reduced = me.next = 0;
         me.finishing = me.dozing = me.announced = me.rung = false;
         me.operation++;
@@ -287,6 +293,9 @@ class Explorer {
         return Step(s);
       case kReturnBad:
         if (!s.fault_used) return Fail("an operation fails without a fault", from);
+        if ((s.succeeded >> me.operation & 1) != 0) {
+          return Fail("an operation fails that has succeeded elsewhere", from);
+        }
         result_.saw_failure = true;
         me.dozing = me.announced = me.rung = false;
         me.pc = kOver;
@@ -296,13 +305,15 @@ class Explorer {
     }
   }
 
+  static constexpr std::uint8_t kIsQuiet = 3;  // instead of a peer: none may touch the buffer
+
   // Waits for rank `next`. A rank that spins looks at `broken` again and again; as long as that and
   // the line stay as they are, nothing changes, so it is no step.
   void MoveWaiting(const State& from, int r) {
     State s = from;
     RankState& me = s.rank[At(r)];
     if (Reached(s, r, me.next)) {
-      if (!GoOn(me, r)) {
+      if (!GoOn(me.next, r)) {
         me.pc = me.finishing ? kReturnOk : kLookAgain;
       }
       Step(s);
@@ -328,12 +339,12 @@ class Explorer {
     MoveDeadline(from, r);
   }
 
-  /// To the next rank but itself; false, and the first, after the last.
-  bool GoOn(RankState& me, int r) const {
-    me.next++;
-    if (me.next == r) me.next++;
-    if (me.next < setting_.ranks) return true;
-    me.next = 0;
+  /// To the next rank but `r`; false, and to the first, after the last.
+  bool GoOn(std::uint8_t& rank, int r) const {
+    rank++;
+    if (rank == r) rank++;
+    if (rank < setting_.ranks) return true;
+    rank = 0;
     return false;
   }
 
@@ -351,24 +362,34 @@ class Explorer {
 
   void MoveQuiet(State& s, int r) {
     RankState& me = s.rank[At(r)];
-    const auto unsafe = [&](int peer) { return MayTouch(s, r, peer); };
-    if (!p_.becomes_quiet || me.next == setting_.ranks || !unsafe(me.next)) {
-      if (!p_.becomes_quiet || !GoOn(me, r)) {
-        me.next = 0;
-        me.pc = kReturnBad;
+    if (!p_.becomes_quiet || !MayTouch(s, r, me.peer)) {
+      if (!p_.becomes_quiet || !GoOn(me.peer, r)) {
+        me.peer = kIsQuiet;
+        me.pc = kLastTry;
       }
       return Step(s);
     }
-    if (me.dozing) {
-      me.next = 0;
-      me.pc = SleepPc();
-      return Step(s);
+    bool is_news = me.dozing || MayStillEnd(s, r);
+    me.pc = is_news ? kLastTry : kQuiet;
+    for (int peer = 0; peer < me.peer; ++peer) is_news |= MayTouch(s, r, peer);
+    me.peer = 0;
+    if (is_news) Step(s);
+  }
+
+  void MoveLastTry(State& s, int r) {
+    RankState& me = s.rank[At(r)];
+    const bool is_staged = setting_.operations[me.operation] == Kind::kStaged;
+    if (p_.tries_again && Reached(s, r, me.next)) {
+      if (GoOn(me.next, r)) return Step(s);
+      if (me.finishing || is_staged) {
+        me.peer = 0;
+        me.pc = me.finishing ? kReturnOk : kRun;
+        return Step(s);
+      }
     }
-    for (int peer = 0; peer < me.next; ++peer) {  // it looks at all of them from the start
-      if (!unsafe(peer)) continue;
-      me.next = static_cast<std::uint8_t>(peer);
-      return Step(s);
-    }
+    const bool is_quiet = std::exchange(me.peer, 0) == kIsQuiet;
+    me.pc = is_quiet ? kReturnBad : me.dozing ? SleepPc() : kQuiet;
+    Step(s);
   }
 
   void MoveAborter(const State& from) {
@@ -431,6 +452,12 @@ class Explorer {
     const RankState& other = s.rank[At(peer)];
     return (me.finishing ? other.done : other.arrived) > me.operation;
   }
+  /// What touches no buffer of a peer ends also in a broken group, once all have come.
+  bool MayStillEnd(const State& s, int r) const {
+    const RankState& me = s.rank[At(r)];
+    return p_.tries_again && Reached(s, r, me.next) &&
+           (me.finishing || setting_.operations[me.operation] == Kind::kStaged);
+  }
   static bool MayTouch(const State& s, int r, int peer) {
     const RankState& me = s.rank[At(r)];
     const RankState& other = s.rank[At(peer)];
@@ -452,7 +479,7 @@ class Explorer {
   bool WouldGoOn(const State& s, int r) const {
     const RankState& me = s.rank[At(r)];
     if (!s.broken) return Reached(s, r, me.next) || MissesGone(s, r);
-    if (!me.ended) return true;
+    if (!me.ended || MayStillEnd(s, r)) return true;
     for (int peer = 0; peer < setting_.ranks; ++peer) {
       if (MayTouch(s, r, peer)) return false;
     }
@@ -550,7 +577,7 @@ class Explorer {
         result_.fault +=
             " | " + std::to_string(rank.operation) + " " +
             std::string(rank.dead ? "is dead" : kPcNames[rank.pc]) +
-            (rank.pc == kWait || rank.pc == kQuiet ? " " + std::to_string(rank.next) : "") +
+            (rank.pc == kWait || rank.pc == kLastTry ? " " + std::to_string(rank.next) : "") +
             (rank.finishing ? " f" : "") + (rank.dozing ? " z" : "");
       }
       if (step->broken) result_.fault += " | broken";

@@ -9,6 +9,8 @@
 //   - no live rank touches the buffer of a rank whose operation has returned, nor staging memory
 //     that its owner fills anew;
 //   - results are right, and without a fault every operation succeeds;
+//   - an operation that a rank has ended well does not fail on another live rank, if it was direct
+//     or the group broke later;
 //   - somebody can go on until every live rank has ended all its operations: no deadlock, and no
 //     rank that sleeps after its call to wake up was lost.
 //
@@ -46,6 +48,7 @@ struct Protocol {
   bool publishes_first = true;  // before it looks whether somebody sleeps
   bool rings_bell = true;       // for those who are about to sleep
   bool tells_ended = true;      // that it has seen the group broken
+  bool tries_again = true;      // whether all have come, after it has seen the group broken
   bool has_two_halves = true;   // of staging memory
 };
 
