@@ -52,6 +52,7 @@ ShmCollective::ShmCollective(ShmGroup& group)
 }
 
 void ShmCollective::Begin(const Operation& operation) {
+  At(ShmPhase::kArriving);
   operation_ = &operation;
   first_ = true;
   at_ = 0;
@@ -93,6 +94,7 @@ void ShmCollective::Arrive() {
   next_ = 0;
   state_ = State::kArriving;
   group_.Publish(group_.own().arrived, round_);
+  At(ShmPhase::kArrived);
 }
 
 bool ShmCollective::HasMet() {
@@ -107,7 +109,10 @@ bool ShmCollective::HasMet() {
 
 ShmCollective::Progress ShmCollective::Advance() {
   if (!HasMet()) return Progress::kWaiting;
-  if (state_ == State::kFinishing) return Progress::kDone;
+  if (state_ == State::kFinishing) {
+    At(ShmPhase::kDone);
+    return Progress::kDone;
+  }
   return first_ ? MetFirst() : Met();
 }
 
@@ -144,7 +149,9 @@ ShmCollective::Progress ShmCollective::MetFirst() {
   if (touches_peers && group_.broken()) return Progress::kWaiting;
   first_ = false;
   if (is_direct_) {
+    At(ShmPhase::kMet);
     RunDirect();
+    At(ShmPhase::kRan);
     if (operation_->kind == OperationKind::kBarrier) {
       group_.own().done.store(round_, std::memory_order_relaxed);
       return Progress::kDone;
@@ -167,7 +174,9 @@ ShmCollective::Progress ShmCollective::MetFirst() {
 
 // A round of a staged operation.
 ShmCollective::Progress ShmCollective::Met() {
+  At(ShmPhase::kMet);
   Take();
+  At(ShmPhase::kRan);
   const bool results_follow = in_slices_ && !taking_results_;
   if (!results_follow) ++at_;
   if (!results_follow && at_ == chunks_) {

@@ -10,8 +10,10 @@
 // staging memory has two halves that rounds use in turn, so one meeting a round is enough.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ait/base/status.h"
@@ -19,6 +21,9 @@
 #include "comm/shm_group.h"
 
 namespace ait::inline v0::internal {
+
+/// Points of an operation at which a test can stop a rank.
+enum class ShmPhase { kArriving, kArrived, kMet, kRan, kDone };
 
 class ShmCollective {
  public:
@@ -49,10 +54,16 @@ class ShmCollective {
 
   /// For a test and a benchmark: whether signatures are compared.
   void set_check_signatures(bool check) { check_signatures_ = check; }
+  /// For a test: is called at every phase of every operation.
+  void set_phase_hook(std::function<void(ShmPhase)> hook) { hook_ = std::move(hook); }
 
  private:
   enum class State { kArriving, kFinishing };
 
+  void At(ShmPhase phase) {
+    if (hook_) [[unlikely]]
+      hook_(phase);
+  }
   void Arrive();
   bool HasMet();
   Progress Met();
@@ -84,6 +95,7 @@ class ShmCollective {
   bool first_ = true;       // the round in which signatures are compared
   bool is_direct_ = false;  // this operation of all ranks
   bool check_signatures_ = true;
+  std::function<void(ShmPhase)> hook_;
   int next_ = 0;  // the first peer that is not known to have come
   // Of an operation that is staged.
   bool in_slices_ = false;  // an all-reduce in two rounds a chunk

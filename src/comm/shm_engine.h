@@ -64,6 +64,9 @@ class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<S
 
   /// For tests and benchmarks.
   void set_check_signatures(bool check) { collective_.set_check_signatures(check); }
+  void set_phase_hook(std::function<void(ShmPhase)> hook) {
+    collective_.set_phase_hook(std::move(hook));
+  }
 
  private:
   using Ended = ShmMessages::Ended;

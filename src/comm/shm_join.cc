@@ -151,11 +151,16 @@ Status CheckOneHost(Store& store, const std::string& key, Rank rank, WorldSize s
                     Deadline deadline) {
   AIT_ASSIGN_OR_RETURN(const std::string own, HostIdentity());
   AIT_RETURN_IF_ERROR(store.Set(StrCat(key, "/host/", rank), own));
-  AIT_ASSIGN_OR_RETURN(const std::string first, store.Get(StrCat(key, "/host/0"), deadline));
+  const auto host_of = [&](int peer) -> StatusOr<std::string> {
+    StatusOr<std::string> host = store.Get(StrCat(key, "/host/", peer), deadline);
+    if (host.status().code() != StatusCode::kDeadlineExceeded) return host;
+    return DeadlineExceededError("rank ", peer, " did not come to share memory by the deadline");
+  };
+  AIT_ASSIGN_OR_RETURN(const std::string first, host_of(0));
   std::vector<int> elsewhere;
   std::string example;
   for (int peer = 1; peer < size.value(); ++peer) {
-    AIT_ASSIGN_OR_RETURN(const std::string host, store.Get(StrCat(key, "/host/", peer), deadline));
+    AIT_ASSIGN_OR_RETURN(const std::string host, host_of(peer));
     if (host == first) continue;
     elsewhere.push_back(peer);
     example = host;
@@ -176,7 +181,11 @@ class Exchange {
     hello.rank = rank_;
     hello.size = size_;
     hello.pid = getpid();
-    return rank_ == 0 ? Lead(hello, arena, life) : Follow(hello, arena, life);
+    if (rank_ != 0) return Follow(hello, arena, life);
+    StatusOr<std::vector<Member>> members = Lead(hello, arena, life);
+    // The others see no more than a connection that closes.
+    if (!members.ok()) store_.Set(StrCat(key_, "/failed"), Message(members.status())).IgnoreError();
+    return members;
   }
 
  private:
@@ -218,12 +227,13 @@ class Exchange {
       members[at] = *std::move(member);
     }
     for (std::size_t to = 1; to < members.size(); ++to) {
-      AIT_RETURN_IF_ERROR(SendMember(sockets[to].get(), hello, arena, life));
-      for (std::size_t of = 1; of < members.size(); ++of) {
+      Status sent = SendMember(sockets[to].get(), hello, arena, life);
+      for (std::size_t of = 1; of < members.size() && sent.ok(); ++of) {
         if (of == to) continue;
-        AIT_RETURN_IF_ERROR(SendMember(sockets[to].get(), members[of].hello,
-                                       members[of].arena.get(), members[of].life.get()));
+        sent = SendMember(sockets[to].get(), members[of].hello, members[of].arena.get(),
+                          members[of].life.get());
       }
+      if (!sent.ok()) return UnavailableError("rank ", to, " is gone: ", Message(sent));
     }
     return members;
   }
@@ -243,7 +253,9 @@ class Exchange {
     AIT_RETURN_IF_ERROR(SendMember(connection.get(), hello, arena, life));
     std::vector<Member> members(static_cast<std::size_t>(size_));
     for (int i = 1; i < size_; ++i) {
-      AIT_ASSIGN_OR_RETURN(Member member, ReceiveMember(connection.get(), deadline_));
+      StatusOr<Member> received = ReceiveMember(connection.get(), deadline_);
+      if (!received.ok()) return WhyRankZeroFailed(received.status());
+      Member member = *std::move(received);
       const int of = member.hello.rank;
       if (of < 0 || of >= size_ || of == rank_) {
         return InternalError("rank 0 passed the memory of rank ", of, " of ", size_);
@@ -251,6 +263,12 @@ class Exchange {
       members[static_cast<std::size_t>(of)] = std::move(member);
     }
     return members;
+  }
+
+  Status WhyRankZeroFailed(const Status& seen) {
+    const auto why = store_.Get(StrCat(key_, "/failed"), Deadline::After(std::chrono::seconds(2)));
+    if (why.ok()) return UnavailableError("rank 0 gave up: ", *why);
+    return Annotate(seen, "rank 0 is gone");
   }
 
   std::string Missing(const std::vector<FileDescriptor>& sockets) const {

@@ -6,6 +6,7 @@
 // the protocol. Programs take `MakeThreadGroup`.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "ait/base/types.h"
 #include "ait/comm/shared_memory.h"
 #include "ait/comm/transport.h"
+#include "comm/shm_collective.h"
 
 namespace ait::inline v0::internal {
 
@@ -29,6 +31,8 @@ StatusOr<std::vector<std::unique_ptr<Transport>>> MakeShmThreadRanks(
 
 /// Of a transport of shared memory.
 void SetCheckSignatures(Transport& shared_memory, bool check);
+/// Of a transport of shared memory, before its first operation.
+void SetPhaseHook(Transport& shared_memory, std::function<void(ShmPhase)> hook);
 
 }  // namespace ait::inline v0::internal
 

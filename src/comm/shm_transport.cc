@@ -116,6 +116,10 @@ void SetCheckSignatures(Transport& shared_memory, bool check) {
   static_cast<ShmTransport&>(shared_memory).engine().set_check_signatures(check);
 }
 
+void SetPhaseHook(Transport& shared_memory, std::function<void(ShmPhase)> hook) {
+  static_cast<ShmTransport&>(shared_memory).engine().set_phase_hook(std::move(hook));
+}
+
 }  // namespace internal
 
 StatusOr<std::unique_ptr<Transport>> JoinSharedMemory(Store& store, std::string key, Rank rank,
