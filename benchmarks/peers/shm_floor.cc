@@ -5,7 +5,8 @@
 //   peer_shm_floor BUDGET_MS REPETITIONS KiB…
 //
 // "arena": the tensors are in shared memory; each rank reads both and writes its result (4·S of traffic
-// where the ranks share a cache). "foreign": they are private; the best of three ways: staged (copy in,
+// where the ranks share a cache). "all_reduce_in_place": the sums are written to the tensors themselves,
+// which touches two tensors in place of four. "foreign": they are private; the best of three ways: staged (copy in,
 // reduce own half, copy both halves out) and chunks that are copied in and summed by both, through two
 // slots that stay in the cache, of 16, 64 and 256 KiB.
 
@@ -73,7 +74,22 @@ using Add = void (*)(float* out, const float* a, const float* b, std::size_t n, 
 void AddPlain(float* out, const float* a, const float* b, std::size_t n, bool) {
   for (std::size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
+using AddToBoth = void (*)(float* a, float* b, std::size_t n);
+
+void AddToBothPlain(float* a, float* b, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = a[i] + b[i];
+}
 #if defined(__x86_64__)
+__attribute__((target("avx512f"))) void AddToBothAvx512(float* a, float* b, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 16) {
+    const __m512 sum = _mm512_add_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i));
+    _mm512_store_ps(a + i, sum);
+    _mm512_store_ps(b + i, sum);
+  }
+}
+AddToBoth BestAddToBoth() {
+  return __builtin_cpu_supports("avx512f") ? AddToBothAvx512 : AddToBothPlain;
+}
 __attribute__((target("avx512f"))) void AddAvx512(float* out, const float* a, const float* b,
                                                   std::size_t n, bool streaming) {
   for (std::size_t i = 0; i < n; i += 16) {
@@ -103,12 +119,22 @@ Add BestAdd() {
 }
 #else
 Add BestAdd() { return AddPlain; }
+AddToBoth BestAddToBoth() { return AddToBothPlain; }
 #endif
+const AddToBoth kAddToBoth = BestAddToBoth();
 const Add kAdd = BestAdd();
 
 void ZeroCopy(Rank& r, std::size_t n) {
   r.Barrier();
   kAdd(r.out, r.slots[0], r.slots[1], n, n * 4 > (std::size_t{4} << 20));
+  r.Barrier();
+}
+
+// Half of the sums each, written to both tensors: what an all-reduce in place has to move.
+void InPlace(Rank& r, std::size_t n) {
+  const std::size_t half = n / 2, low = static_cast<std::size_t>(r.id) * half;
+  r.Barrier();
+  kAddToBoth(r.slots[0] + low, r.slots[1] + low, half);
   r.Barrier();
 }
 
@@ -146,14 +172,14 @@ void Pin(int id) {
   sched_setaffinity(0, sizeof(one), &one);
 }
 
-void Verify(Rank& r, std::size_t n, const char* what, bool foreign,
+void Verify(Rank& r, std::size_t n, const char* what, bool foreign, bool in_place,
             const std::function<void()>& call) {
   for (std::size_t i = 0; i < n; ++i) {
     (foreign ? r.mine : r.slots[r.id])[i] = Given(r.id, static_cast<std::int64_t>(i));
   }
   r.Barrier();
   call();
-  const float* result = foreign ? r.mine : r.out;
+  const float* result = foreign ? r.mine : in_place ? r.slots[r.id] : r.out;
   for (std::size_t i = 0; i < n; ++i) {
     const float sum = GivenSum(2, static_cast<std::int64_t>(i));
     if (result[i] != sum) FailWrong(what, r.id, static_cast<std::int64_t>(i), result[i], sum);
@@ -191,14 +217,17 @@ int Main(int argc, char** argv) {
     if (bytes > static_cast<std::int64_t>(kMost)) continue;
     const auto n = static_cast<std::size_t>(bytes) / 4;
     const auto zero_copy = [&] { ZeroCopy(r, n); };
+    const auto in_place = [&] { InPlace(r, n); };
     const auto staged = [&] { Staged(r, n); };
     const auto chunked = [&](std::size_t kib) {
       return [&r, n, kib] { Chunked(r, n, kib * 256); };
     };
-    Verify(r, n, "zero-copy floor", false, zero_copy);
-    Verify(r, n, "staged floor", true, staged);
-    Verify(r, n, "chunked floor", true, chunked(16));
+    Verify(r, n, "zero-copy floor", false, false, zero_copy);
+    Verify(r, n, "in-place floor", false, true, in_place);
+    Verify(r, n, "staged floor", true, true, staged);
+    Verify(r, n, "chunked floor", true, true, chunked(16));
     timer.Time("all_reduce", bytes, "arena", zero_copy);
+    timer.Time("all_reduce_in_place", bytes, "arena", in_place);
     timer.Alternate({{"all_reduce", staged},
                      {"all_reduce", chunked(16)},
                      {"all_reduce", chunked(64)},

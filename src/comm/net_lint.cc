@@ -454,7 +454,7 @@ class Linter {
     } else if (std::all_of(facts_.hostname_addresses.begin(), facts_.hostname_addresses.end(),
                            IsLoopback) &&
                !Value("GLOO_SOCKET_IFNAME")) {
-      Add(IsOnSeveralHosts() ? kError : kNote, "host",
+      Add(IsOnSeveralHosts() ? kWarning : kNote, "host",
           StrCat("its name, ", facts_.hostname, ", resolves to ", Join(facts_.hostname_addresses),
                  ": c10d's Gloo publishes that, and no other host reaches it"),
           "for several hosts, set GLOO_SOCKET_IFNAME or take the line out of /etc/hosts; ait looks "
