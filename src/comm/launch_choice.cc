@@ -129,12 +129,12 @@ LaunchChoice ChooseLauncher(const Env& env, LaunchReader& reader) {
   for (const Launcher& launcher : kLaunchers) {
     const Variable claim = ClaimOf(launcher.launched_by, env);
     // `ait run` and torchrun set RANK themselves, mpirun PMIX_RANK.
-    const bool is_own = launcher.launched_by == choice.launched_by ||
-                        (launcher.launched_by == LaunchedBy::kHand &&
-                         (choice.launched_by == LaunchedBy::kAitRun ||
-                          choice.launched_by == LaunchedBy::kTorchrun)) ||
-                        (launcher.launched_by == LaunchedBy::kPmix &&
-                         choice.launched_by == LaunchedBy::kOpenMpi);
+    const bool is_own =
+        launcher.launched_by == choice.launched_by ||
+        (launcher.launched_by == LaunchedBy::kHand &&
+         (choice.launched_by == LaunchedBy::kAitRun ||
+          choice.launched_by == LaunchedBy::kTorchrun)) ||
+        (launcher.launched_by == LaunchedBy::kPmix && choice.launched_by == LaunchedBy::kOpenMpi);
     if (claim && !is_own) overruled.push_back(claim);
   }
   choice.overruled = Show(overruled);
