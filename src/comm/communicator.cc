@@ -111,7 +111,9 @@ Work Communicator::Start(Operation operation, Options options) {
 }
 
 Work Communicator::Issue(Operation operation) {
-  if (size_ != WorldSize(1)) return transport_->Start(std::move(operation));
+  if (size_ != WorldSize(1) || transport_->carries_alone()) {
+    return transport_->Start(std::move(operation));
+  }
   std::lock_guard lock(alone_mutex_);
   if (!alone_aborted_.ok()) {
     return Work(AbortedError("rank 0: ", operation.Describe(),
@@ -244,7 +246,10 @@ StatusOr<std::shared_ptr<Communicator>> Communicator::Split(int color, int key, 
     return std::pair(key_of(a), a) < std::pair(key_of(b), b);
   });
   const std::uint64_t call = ++splits_;  // on all ranks, also those of no group
-  if (color < 0) return nullptr;
+  if (color < 0) {
+    AIT_RETURN_IF_ERROR(transport_->StandAside(call << 32, deadline));
+    return nullptr;
+  }
   const std::uint64_t id = (call << 32) | static_cast<std::uint64_t>(members.front().value());
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<Transport> transport,
                        transport_->Subgroup(members, id, deadline));

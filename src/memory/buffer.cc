@@ -5,6 +5,12 @@ namespace ait::inline v0 {
 
 StatusOr<HostBuffer> HostBuffer::Create(MemoryHandle memory, std::size_t bytes,
                                         std::size_t alignment) {
+  if (const MemoryProperties properties = memory.properties();
+      properties.residence == Residence::kDevice) {
+    return InvalidArgumentError("a host buffer of ", bytes, " bytes cannot lie in ",
+                                properties.name,
+                                ", which only the device reads; see ait/device/buffer.h");
+  }
   AIT_ASSIGN_OR_RETURN(void* const block, memory.Allocate(bytes, alignment));
   HostBuffer buffer;
   buffer.memory_ = std::move(memory);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,11 +31,15 @@ using Kind = Call::Kind;
 
 struct World;
 
-struct Launch {
-  std::vector<std::optional<std::vector<Call>>> lists;
-  int arrived = 0;
+/// One collective, or one message: the calls of those that take part, as they come.
+struct Meeting {
+  std::map<int, Call> calls;  // by rank
   bool done = false;
 };
+
+/// Which meeting a call belongs to: the n-th collective, or the n-th message from one to another.
+using MeetingKey = std::tuple<int, int, std::uint64_t>;
+constexpr int kAll = 1 << 20;  // more than any rank
 
 struct SplitCall {
   std::vector<std::optional<std::pair<int, int>>> wishes;  // color, key
@@ -48,7 +53,7 @@ struct World {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<bool> joined;
-  std::map<std::uint64_t, Launch> launches;
+  std::map<MeetingKey, Meeting> meetings;
   std::map<std::uint64_t, SplitCall> splits;
 };
 
@@ -66,23 +71,38 @@ std::map<std::uint64_t, std::shared_ptr<World>>& Worlds() {
   return *worlds;
 }
 
-/// The kernel of one rank: waits for those of the others.
-void RunKernel(const std::shared_ptr<End>& end, std::uint64_t sequence, std::vector<Call> calls) {
+/// The kernel of one rank: waits for what the others have to do in it.
+void RunKernel(const std::shared_ptr<End>& end,
+               const std::vector<std::pair<MeetingKey, Call>>& calls) {
   World& world = *end->world;
   std::unique_lock lock(world.mutex);
   if (end->aborted) return;
   ++end->inside;
-  Launch& launch = world.launches[sequence];
-  launch.lists.resize(static_cast<std::size_t>(world.size));
-  launch.lists[static_cast<std::size_t>(end->rank)] = std::move(calls);
-  if (++launch.arrived == world.size) {
-    launch.done = ait::testing::RunFakeCalls(launch.lists);
-    world.changed.notify_all();
+  for (const auto& [key, call] : calls) {
+    Meeting& meeting = world.meetings[key];
+    const auto [from, to, number] = key;
+    // A message to oneself has two calls of one rank.
+    meeting.calls[call.kind == Kind::kReceive ? ~end->rank : end->rank] = call;
+    if (from == kAll && static_cast<int>(meeting.calls.size()) == world.size) {
+      std::vector<const Call*> all;
+      for (const auto& [rank, one] : meeting.calls) all.push_back(&one);
+      meeting.done = ait::testing::RunFakeCollective(all);
+    } else if (from != kAll && meeting.calls.size() == 2) {
+      ait::testing::RunFakeMessage(meeting.calls[from], meeting.calls[~to]);
+      meeting.done = true;
+    }
   }
-  world.changed.wait(lock, [&] { return launch.done || end->aborted; });
-  if (!launch.done) {  // its memory may go away
-    launch.lists[static_cast<std::size_t>(end->rank)].reset();
-    --launch.arrived;
+  world.changed.notify_all();
+  const auto done = [&] {
+    return std::all_of(calls.begin(), calls.end(),
+                       [&](const auto& call) { return world.meetings[call.first].done; });
+  };
+  world.changed.wait(lock, [&] { return done() || end->aborted; });
+  if (!done()) {  // its memory may go away
+    for (const auto& [key, call] : calls) {
+      if (world.meetings[key].done) continue;
+      world.meetings[key].calls.erase(call.kind == Kind::kReceive ? ~end->rank : end->rank);
+    }
   }
   --end->inside;
   world.changed.notify_all();
@@ -92,7 +112,7 @@ void RunKernel(const std::shared_ptr<End>& end, std::uint64_t sequence, std::vec
 
 struct ncclComm {
   std::shared_ptr<End> end;
-  std::uint64_t sequence = 0;
+  std::map<std::pair<int, int>, std::uint64_t> numbers;  // of the next meetings
   std::uint64_t splits = 0;
   bool blocking = true;
   bool ready = false;  // init has come to its end
@@ -135,8 +155,19 @@ void Join(ncclComm& comm) {
 }
 
 ncclResult_t Launched(ncclComm_t comm, std::vector<Call> calls, cudaStream_t stream) {
-  auto launch = [end = comm->end, sequence = comm->sequence++, calls = std::move(calls), stream] {
-    ait::testing::FakeEnqueue(stream, [=] { RunKernel(end, sequence, calls); });
+  std::vector<std::pair<MeetingKey, Call>> keyed;
+  for (const Call& call : calls) {
+    const int self = comm->end->rank;
+    std::pair<int, int> who(kAll, kAll);
+    if (call.kind == Kind::kSend) who = {self, call.peer};
+    if (call.kind == Kind::kReceive) who = {call.peer, self};
+    // Of a message to oneself both calls have one number.
+    std::uint64_t& next =
+        comm->numbers[call.kind == Kind::kReceive ? std::pair(~who.first, ~who.second) : who];
+    keyed.emplace_back(MeetingKey(who.first, who.second, next++), call);
+  }
+  auto launch = [end = comm->end, keyed = std::move(keyed), stream] {
+    ait::testing::FakeEnqueue(stream, [=] { RunKernel(end, keyed); });
   };
   comm->polls = comm->blocking ? 0 : FakeGpuState().call_polls;
   if (comm->polls == 0) {

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <type_traits>
-#include <utility>
 
 #include "ait/base/float16.h"
 #include "support/fake_gpu_internal.h"
@@ -116,8 +114,12 @@ const std::byte* In(const Call& call) {
 }
 std::byte* Out(const Call& call) { return static_cast<std::byte*>(FakeReach(call.output)); }
 
-/// The same collective of every rank.
-void RunCollective(const std::vector<const Call*>& calls) {
+}  // namespace
+
+bool RunFakeCollective(const std::vector<const Call*>& calls) {
+  for (const Call* call : calls) {
+    if (call->kind != calls[0]->kind || call->peer != calls[0]->peer) return false;
+  }
   std::size_t count = calls[0]->count;
   for (const Call* call : calls) count = std::min(count, call->count);
   const Call& first = *calls[0];
@@ -136,77 +138,32 @@ void RunCollective(const std::vector<const Call*>& calls) {
         if (first.kind == Kind::kReduce && r != root) continue;
         if (bytes != 0) std::memcpy(Out(*calls[r]), result.data(), bytes);
       }
-      return;
+      return true;
     case Kind::kBroadcast:
       result.assign(inputs[root], inputs[root] + bytes);
       for (const Call* call : calls) std::memcpy(Out(*call), result.data(), bytes);
-      return;
+      return true;
     case Kind::kAllGather:
       for (const std::byte* input : inputs) result.insert(result.end(), input, input + bytes);
       for (const Call* call : calls) std::memcpy(Out(*call), result.data(), result.size());
-      return;
+      return true;
     case Kind::kReduceScatter: {
       result.resize(bytes * ranks);
       Reduce(inputs, result.data(), count * ranks, first.type, first.op);
       for (std::size_t r = 0; r < ranks; ++r) {
         std::memcpy(Out(*calls[r]), result.data() + r * bytes, bytes);
       }
-      return;
+      return true;
     }
     default:
-      return;
+      return false;
   }
 }
 
-}  // namespace
-
-bool RunFakeCalls(const std::vector<std::optional<std::vector<Call>>>& lists) {
-  const int size = static_cast<int>(lists.size());
-  std::vector<std::vector<const Call*>> collectives(lists.size());
-  std::map<std::pair<int, int>, std::vector<const Call*>> sends;
-  std::map<std::pair<int, int>, std::vector<const Call*>> receives;
-  for (int rank = 0; rank < size; ++rank) {
-    for (const Call& call : *lists[static_cast<std::size_t>(rank)]) {
-      if (call.kind == Kind::kSend) {
-        sends[{rank, call.peer}].push_back(&call);
-      } else if (call.kind == Kind::kReceive) {
-        receives[{call.peer, rank}].push_back(&call);
-      } else {
-        collectives[static_cast<std::size_t>(rank)].push_back(&call);
-      }
-    }
-  }
-  for (const auto& list : collectives) {
-    if (list.size() != collectives[0].size()) return false;
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      if (list[i]->kind != collectives[0][i]->kind || list[i]->peer != collectives[0][i]->peer) {
-        return false;
-      }
-    }
-  }
-  if (sends.size() != receives.size()) return false;
-  std::vector<std::vector<std::byte>> moved;
-  for (const auto& [pair, list] : sends) {
-    if (!receives.contains(pair) || receives[pair].size() != list.size()) return false;
-    for (const Call* call : list) {
-      const std::byte* from = In(*call);
-      moved.emplace_back(from, from + call->count * SizeOfType(call->type));
-    }
-  }
-  std::size_t next = 0;
-  for (const auto& [pair, list] : sends) {
-    for (std::size_t i = 0; i < list.size(); ++i, ++next) {
-      const Call& to = *receives[pair][i];
-      const std::size_t bytes = std::min(moved[next].size(), to.count * SizeOfType(to.type));
-      if (bytes != 0) std::memcpy(Out(to), moved[next].data(), bytes);
-    }
-  }
-  for (std::size_t i = 0; i < collectives[0].size(); ++i) {
-    std::vector<const Call*> calls;
-    for (const auto& list : collectives) calls.push_back(list[i]);
-    RunCollective(calls);
-  }
-  return true;
+void RunFakeMessage(const FakeCall& send, const FakeCall& receive) {
+  const std::size_t bytes =
+      std::min(send.count * SizeOfType(send.type), receive.count * SizeOfType(receive.type));
+  std::memcpy(Out(receive), In(send), bytes);
 }
 
 }  // namespace ait::testing

@@ -11,7 +11,6 @@
 #include <nccl.h>
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 namespace ait::testing {
@@ -29,8 +28,11 @@ struct FakeCall {
   int peer = 0;  // root, destination or source
 };
 
-/// Carries out what all ranks have launched together, a list a rank. False if the calls do not fit.
-bool RunFakeCalls(const std::vector<std::optional<std::vector<FakeCall>>>& lists);
+/// Carries out a collective of all ranks. False if their calls do not fit.
+bool RunFakeCollective(const std::vector<const FakeCall*>& calls);
+
+/// Moves a message.
+void RunFakeMessage(const FakeCall& send, const FakeCall& receive);
 
 }  // namespace ait::testing
 

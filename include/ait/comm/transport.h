@@ -52,6 +52,18 @@ class Transport {
   virtual StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank> members,
                                                         std::uint64_t id, Deadline deadline) = 0;
 
+  /// **Collective.** The part of a rank of no group in a `Subgroup` of others: engines that split a
+  /// group with all of its ranks need it. `id` is as there, but for the first member.
+  virtual Status StandAside(std::uint64_t id, Deadline deadline) {
+    static_cast<void>(id);
+    static_cast<void>(deadline);
+    return OkStatus();
+  }
+
+  /// True if also a group of one gives its operations to the transport: where the host cannot touch
+  /// the memory that they move.
+  virtual bool carries_alone() const { return false; }
+
   /// Breaks the group: everything in flight and later ends with Aborted and `reason`, here and, as
   /// far as they can be reached, on the peers.
   virtual void Abort(const Status& reason) = 0;

@@ -26,7 +26,8 @@ class HostBuffer {
   /// No bytes, no resource.
   HostBuffer() = default;
 
-  /// Allocates `bytes` bytes; zero is allowed. **Errors.** Those of MemoryHandle::Allocate.
+  /// Allocates `bytes` bytes; zero is allowed. **Errors.** Those of MemoryHandle::Allocate; and
+  /// InvalidArgument: the memory is a device's.
   static StatusOr<HostBuffer> Create(MemoryHandle memory, std::size_t bytes,
                                      std::size_t alignment = MemoryResource::kMinAlignment);
 

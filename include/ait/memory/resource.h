@@ -32,9 +32,16 @@ enum class Sharing {
   kProcesses,  // any that attaches to the resource
 };
 
+/// Who reads and writes a block.
+enum class Residence {
+  kHost,
+  kDevice,  // a GPU alone; the host must not touch it
+};
+
 struct MemoryProperties {
   std::string name;  // for messages, such as "heap" or "statistics(heap)"
   Sharing sharing = Sharing::kThisProcess;
+  Residence residence = Residence::kHost;
 };
 
 /// Hands out blocks of bytes. Derived classes write the three functions at the end; what every
