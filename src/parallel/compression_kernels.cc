@@ -59,52 +59,52 @@ AIT_INLINE void AddScaledBody(std::span<float> to, float factor, std::span<const
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * from[i];
 }
 
-// `many` vectors beginning at `vectors`; the compiler unrolls over them.
-template <std::size_t many>
+// `Many` vectors beginning at `vectors`; the compiler unrolls over them.
+template <std::size_t Many>
 AIT_INLINE void DotGroup(std::span<const float> row, const float* vectors, double* dots) {
   const std::size_t n = row.size();
-  for (std::size_t k = 0; k < many; ++k) dots[k] = 0;
+  for (std::size_t k = 0; k < Many; ++k) dots[k] = 0;
   for (std::size_t begin = 0; begin < n; begin += kRun) {
     const std::size_t end = std::min(n, begin + kRun);
-    float lanes[many][kLanes] = {};
+    float lanes[Many][kLanes] = {};
     std::size_t i = begin;
     for (; i + kLanes <= end; i += kLanes) {
-      for (std::size_t k = 0; k < many; ++k) {
+      for (std::size_t k = 0; k < Many; ++k) {
         for (std::size_t lane = 0; lane < kLanes; ++lane) {
           lanes[k][lane] += row[i + lane] * vectors[k * n + i + lane];
         }
       }
     }
     for (; i < end; ++i) {
-      for (std::size_t k = 0; k < many; ++k) {
+      for (std::size_t k = 0; k < Many; ++k) {
         lanes[k][(i - begin) % kLanes] += row[i] * vectors[k * n + i];
       }
     }
-    for (std::size_t k = 0; k < many; ++k) {
+    for (std::size_t k = 0; k < Many; ++k) {
       for (const float lane : lanes[k]) dots[k] += static_cast<double>(lane);
     }
   }
 }
 
-template <std::size_t many>
-AIT_INLINE void AddManyGroup(std::span<float> row, const float* factors, const float* vectors) {
+template <std::size_t Many>
+AIT_INLINE void AddManyGroup(std::span<float> row, const float* __restrict factors,
+                             const float* __restrict vectors) {
   const std::size_t n = row.size();
-  float* const to = row.data();
-#pragma GCC ivdep
+  float* const __restrict to = row.data();
   for (std::size_t i = 0; i < n; ++i) {
     float sum = to[i];
-    for (std::size_t k = 0; k < many; ++k) sum += factors[k] * vectors[k * n + i];
+    for (std::size_t k = 0; k < Many; ++k) sum += factors[k] * vectors[k * n + i];
     to[i] = sum;
   }
 }
 
-template <std::size_t many>
-AIT_INLINE void AddToManyGroup(float* vectors, const float* factors, std::span<const float> row) {
+template <std::size_t Many>
+AIT_INLINE void AddToManyGroup(float* __restrict vectors, const float* __restrict factors,
+                               std::span<const float> row) {
   const std::size_t n = row.size();
-  const float* const from = row.data();
-#pragma GCC ivdep
+  const float* const __restrict from = row.data();
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < many; ++k) vectors[k * n + i] += factors[k] * from[i];
+    for (std::size_t k = 0; k < Many; ++k) vectors[k * n + i] += factors[k] * from[i];
   }
 }
 
