@@ -66,6 +66,8 @@ class PairGroup final : public PairMember, public std::enable_shared_from_this<P
   Work Start(Operation operation);
   void Abort(const Status& reason);
   const Options& options() const { return options_; }
+  /// True if that rank has closed its end.
+  StatusOr<bool> HasLeft(Rank rank) { return hub_.store().Contains(Key("left", rank.value())); }
 
   void RankDied(Rank world_rank) override;
   bool Check(Time now) override;

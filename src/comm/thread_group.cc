@@ -19,7 +19,8 @@ using internal::ThreadHub;
 /// operation.
 class ThreadTransport final : public Transport {
  public:
-  ThreadTransport(std::shared_ptr<ThreadHub> hub, Rank rank) : hub_(std::move(hub)), rank_(rank) {}
+  ThreadTransport(std::shared_ptr<ThreadHub> hub, Rank rank, std::vector<Rank> survived = {})
+      : hub_(std::move(hub)), rank_(rank), survived_(std::move(survived)) {}
 
   ~ThreadTransport() override {
     hub_->Leave(rank_);
@@ -61,9 +62,18 @@ class ThreadTransport final : public Transport {
 
   void Abort(const Status& reason) override { hub_->Abort(reason); }
 
+  StatusOr<std::unique_ptr<Transport>> Survivors(Deadline deadline) override {
+    AIT_ASSIGN_OR_RETURN(ThreadHub::Survived left, hub_->Survivors(rank_, deadline));
+    const auto self = std::find(left.members.begin(), left.members.end(), rank_);
+    const Rank rank(static_cast<int>(self - left.members.begin()));
+    return std::make_unique<ThreadTransport>(std::move(left.hub), rank, std::move(left.members));
+  }
+  std::vector<Rank> survived() const override { return survived_; }
+
  private:
   std::shared_ptr<ThreadHub> hub_;
   Rank rank_;
+  std::vector<Rank> survived_;
   std::thread thread_;
 };
 

@@ -74,12 +74,56 @@ void ThreadHub::Leave(Rank rank) {
     Break(UnavailableError("rank ", rank, " has left the group"), rank);
   }
   NotifyAll();
+  Rebuild();
 }
 
 void ThreadHub::Abort(const Status& reason) {
   std::lock_guard lock(mutex_);
   Break(AbortedError("the group was aborted: ",
                      reason.ok() ? std::string("no reason was given") : Message(reason)));
+}
+
+StatusOr<ThreadHub::Survived> ThreadHub::Survivors(Rank rank, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  Seat& seat = SeatOf(rank);
+  seat.rebuilding = seat.asked = true;
+  Rebuild();
+  const auto is_made = [&] { return seat.rebuilt.has_value(); };
+  if (deadline.is_infinite()) {
+    rebuilt_.wait(lock, is_made);
+  } else if (!rebuilt_.wait_until(lock, deadline.time(), is_made)) {
+    seat.rebuilding = false;
+    std::vector<int> missing, given_up;
+    for (int peer = 0; peer < size().value(); ++peer) {
+      const Seat& other = SeatOf(Rank(peer));
+      if (!other.leaving && !other.asked) missing.push_back(peer);
+      if (!other.leaving && !other.rebuilding && peer != rank.value()) given_up.push_back(peer);
+    }
+    if (missing.empty()) missing = given_up;
+    return DeadlineExceededError("rank ", rank, ": ", RankList(missing),
+                                 missing.size() == 1 ? " lives" : " live",
+                                 ", but did not call for the survivors in time");
+  }
+  Survived result = *std::move(seat.rebuilt);
+  seat.rebuilt.reset();
+  return result;
+}
+
+/// Once everybody who has not left is there: a new hub for them.
+void ThreadHub::Rebuild() {
+  Survived survived;
+  for (std::size_t rank = 0; rank < seats_.size(); ++rank) {
+    if (seats_[rank]->leaving) continue;
+    if (!seats_[rank]->rebuilding) return;
+    survived.members.push_back(Rank(static_cast<int>(rank)));
+  }
+  if (survived.members.empty()) return;
+  survived.hub = std::make_shared<ThreadHub>(WorldSize(static_cast<int>(survived.members.size())));
+  for (const Rank member : survived.members) {
+    SeatOf(member).rebuilding = false;
+    SeatOf(member).rebuilt = survived;
+  }
+  rebuilt_.notify_all();
 }
 
 StatusOr<std::shared_ptr<ThreadHub>> ThreadHub::Subgroup(WorldSize size, std::uint64_t id) {

@@ -55,6 +55,14 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
   /// Breaks the group with Aborted and the text of `reason`.
   void Abort(const Status& reason);
 
+  /// A hub of those ranks that are left, in order.
+  struct Survived {
+    std::shared_ptr<ThreadHub> hub;
+    std::vector<Rank> members;
+  };
+  /// **Collective. Blocks.** Over the ranks that have not left; all get the same.
+  StatusOr<Survived> Survivors(Rank rank, Deadline deadline);
+
   /// The hub of a subgroup: the same object for all members that give the same `id`.
   StatusOr<std::shared_ptr<ThreadHub>> Subgroup(WorldSize size, std::uint64_t id);
 
@@ -82,6 +90,9 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
     int lent = 0;                     // messages of this rank that others copy
     bool told = false;                // a collective of this rank has met the loss of a peer
     bool leaving = false;
+    bool rebuilding = false;          // waits in `Survivors`
+    bool asked = false;               // has called it
+    std::optional<Survived> rebuilt;  // what it gets
     std::atomic<std::uint64_t> changes{0};
     std::condition_variable changed;
   };
@@ -109,10 +120,12 @@ class ThreadHub : public std::enable_shared_from_this<ThreadHub> {
   void Deliver(Rank rank, std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended);
   void Complete(std::vector<Ended>& ended);
   void Cancel(Rank rank, const WorkState* work);
+  void Rebuild();
   Deadline NextDeadline(Rank rank);
   void Sleep(Rank rank, std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
+  std::condition_variable rebuilt_;  // somebody gets what `Survivors` made
   std::vector<std::unique_ptr<Seat>> seats_;
   Meeting meeting_;
   std::map<Lane, std::deque<Task>> lanes_;  // unmatched messages; a lane holds one kind

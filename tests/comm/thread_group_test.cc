@@ -155,5 +155,22 @@ TEST(ThreadGroup, AMessageThatWaitsCanBeTakenBack) {
   EXPECT_EQ(x, y);
 }
 
+TEST(ThreadGroup, SurvivorsMayBeAskedForAgainAfterADeadline) {
+  auto ranks = MakeThreadGroup(WorldSize(3));
+  ranks[2].reset();
+  EXPECT_THAT(ranks[0]->Survivors({.timeout = std::chrono::milliseconds(20)}).status(),
+              StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("rank 1 lives, but did not call")));
+  std::thread late([&] {
+    const auto left = ranks[1]->Survivors();
+    ASSERT_OK(left.status());
+    EXPECT_OK((*left)->Barrier().Wait());
+  });
+  const auto left = ranks[0]->Survivors();
+  ASSERT_OK(left.status());
+  EXPECT_EQ((*left)->size(), WorldSize(2));
+  EXPECT_OK((*left)->Barrier().Wait());
+  late.join();
+}
+
 }  // namespace
 }  // namespace ait

@@ -4,7 +4,7 @@
 //   data      the last rank stays in its phase "data" of step 812 while the others reduce bucket 7
 //   loop      steps with a small all-reduce, for ever
 //   mismatch  the last rank reduces an element more than the others
-//   left      the last rank ends while the others reduce
+//   survive   like loop; when the group breaks, goes on with the survivors
 //
 // Prints "ready" when all ranks are connected, and what the log says. An error is printed and gives
 // exit code 3.
@@ -39,6 +39,26 @@ class Printer final : public LogSink {
   std::mutex mutex_;
 };
 
+/// Sums for ever; whenever the group breaks, with those who are left.
+Status Survive(World& world) {
+  std::shared_ptr<Communicator> group = world.communicator();
+  const std::int64_t own = std::int64_t{1} << (8 * world.rank().value());  // who is in, by byte
+  while (true) {
+    Status status;
+    std::int64_t sum = 0;
+    for (int step = 0; status.ok(); ++step) {
+      std::vector<std::int64_t> x(1000, own);
+      status = group->AllReduce(View(x), ReduceOp::kSum, {.label = "bucket 7"}).Wait();
+      for (const std::int64_t value : x)
+        if (status.ok() && value != x[0]) status = InternalError("the sums differ");
+      if (status.ok() && x[0] != sum) Say(StrCat("sum ", sum = x[0], " of ", group->size()));
+    }
+    Say(status.ToString());
+    if (status.code() == StatusCode::kInternal) return status;
+    AIT_ASSIGN_OR_RETURN(group, group->Survivors({.timeout = std::chrono::seconds(20)}));
+  }
+}
+
 Status Run(const std::string& mode, std::chrono::milliseconds timeout,
            std::chrono::milliseconds report_after, LogSink* log) {
   AIT_ASSIGN_OR_RETURN(const std::unique_ptr<World> world,
@@ -62,7 +82,7 @@ Status Run(const std::string& mode, std::chrono::milliseconds timeout,
   }
   Say("ready");
   if (mode == "mismatch") return reduce(is_last ? 1001 : 1000);
-  if (mode == "left") return is_last ? OkStatus() : reduce(1000);
+  if (mode == "survive") return Survive(*world);
   for (std::int64_t step = 812;; ++step) {
     all->Note(step, "reduce");
     AIT_RETURN_IF_ERROR(reduce(1000));

@@ -22,10 +22,11 @@ using ::testing::Not;
 
 constexpr int kSize = 3;
 
-std::vector<Process> Spawn(std::vector<std::string> args, const std::string& directory = "") {
+std::vector<Process> Spawn(std::vector<std::string> args, const std::string& directory = "",
+                           int size = kSize) {
   SpawnOptions options{.program = AIT_TEST_RANK, .args = std::move(args)};
   if (!directory.empty()) options.environment["AIT_FLIGHT_DIRECTORY"] = directory;
-  auto ranks = SpawnRanks(options, kSize);
+  auto ranks = SpawnRanks(options, size);
   for (Process& rank : ranks) rank.ReadUntil("ready");
   return ranks;
 }
@@ -81,7 +82,7 @@ TEST(Hang, ARankThatIsStoppedIsToldFromOneThatIsElsewhereAndMayComeBack) {
 }
 
 TEST(Hang, RankZeroThatIsStoppedTakesTheControlPlaneWithIt) {
-  auto ranks = Spawn({"loop", "8000", "500"});
+  auto ranks = Spawn({"loop", "15000", "500"});
   ranks[0].Pause();
   for (std::size_t rank = 1; rank < 3; ++rank) {
     ranks[rank].ReadUntil("rank 0 of the world, which serves the store, does not answer");
@@ -104,6 +105,50 @@ TEST(Hang, AFailureLeavesTheRecordsOfAllWhoLive) {
     EXPECT_GT(file["operations"].size(), 0u);
   }
   EXPECT_FALSE(ReadJson(directory / "flight/rank-1.json").is_object());
+}
+
+/// The ranks whose bytes are in the sum that `survive` prints.
+std::string SumOf(std::vector<int> ranks) {
+  std::int64_t sum = 0;
+  for (const int rank : ranks) sum += std::int64_t{1} << (8 * rank);
+  return "sum " + std::to_string(sum) + " of " + std::to_string(ranks.size());
+}
+
+TEST(Survivors, GoOnAfterARankWasKilledAndAfterTheNext) {
+  auto ranks = Spawn({"survive", "30000", "5000"}, "", 4);
+  for (Process& rank : ranks) rank.ReadUntil(SumOf({0, 1, 2, 3}));
+  ranks[2].Signal(SIGKILL);
+  for (const std::size_t rank : {0, 1, 3}) {
+    EXPECT_THAT(ranks[rank].ReadUntil(SumOf({0, 1, 3})), HasSubstr("rank 2 died"));
+  }
+  ranks[1].Signal(SIGKILL);
+  for (const std::size_t rank : {0, 3}) ranks[rank].ReadUntil(SumOf({0, 3}));
+}
+
+TEST(Survivors, TwoMayDieAtOnceOrOneDuringTheRebuild) {
+  auto ranks = Spawn({"survive", "30000", "5000"}, "", 5);
+  for (Process& rank : ranks) rank.ReadUntil(SumOf({0, 1, 2, 3, 4}));
+  ranks[3].Pause();  // lives, and does not call: the others wait for it
+  ranks[4].Signal(SIGKILL);
+  for (const std::size_t rank : {0, 1, 2}) ranks[rank].ReadUntil("rank 4 died");
+  ranks[3].Signal(SIGKILL);
+  for (const std::size_t rank : {0, 1, 2}) ranks[rank].ReadUntil(SumOf({0, 1, 2}));
+  ranks[1].Signal(SIGKILL);
+  ranks[2].Signal(SIGKILL);
+  ranks[0].ReadUntil(SumOf({0}));
+}
+
+TEST(Survivors, WithoutRankZeroThereIsNoneAndTheErrorSaysWhy) {
+  auto ranks = Spawn({"survive", "30000", "5000"});
+  for (Process& rank : ranks) rank.ReadUntil(SumOf({0, 1, 2}));
+  ranks[0].Signal(SIGKILL);
+  for (const std::size_t rank : {1, 2}) {
+    const Exit exit = ranks[rank].Wait();
+    EXPECT_EQ(exit.code, 3);
+    EXPECT_THAT(exit.output,
+                AllOf(HasSubstr("rank 0 died"), HasSubstr("without rank 0 of the world, which "
+                                                          "served the store; start the run anew")));
+  }
 }
 
 }  // namespace

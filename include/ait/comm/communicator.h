@@ -131,7 +131,8 @@ class Communicator {
 
   /// **Collective. Blocks.** Over the ranks that are still there, also after the group has broken:
   /// makes a new communicator of those that call it, in the order of their ranks here. The others
-  /// must have died. **Errors.** DeadlineExceeded names the ranks that live but did not call;
+  /// must have died or left. **Errors.** DeadlineExceeded names the ranks that live but did not
+  /// call; Unavailable over Gloo if rank 0 of the world is gone, which serves the store;
   /// Unimplemented where the transport cannot.
   StatusOr<std::shared_ptr<Communicator>> Survivors(Options options = {});
 

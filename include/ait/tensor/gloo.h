@@ -17,6 +17,9 @@
 // second later. A callback of a `Work` may drop the last reference to its communicator, which then
 // leaves its group in the background: let `main` go on for a moment after that.
 //
+// `Communicator::Survivors` makes a group of those who are left, agreed through the TcpStore. Rank 0
+// serves it, so its death ends the run.
+//
 // The ranks' addresses are exchanged through the TcpStore: no second port is configured.
 
 #include <memory>
