@@ -12,6 +12,7 @@
 #include "ait/base/version.h"
 #include "cli/bench.h"
 #include "cli/doctor.h"
+#include "cli/hang.h"
 #include "cli/pack.h"
 #include "cli/program.h"
 #include "cli/run.h"
@@ -29,6 +30,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"bench", "measure collectives: time, bandwidth, right results", RunBench},
     {"doctor", "tell what is wrong with the network of a run before it starts", RunDoctor},
+    {"hang", "tell from the ranks' records why a run hung or failed", RunHang},
     {"pack", "turn text files into a corpus for training", RunPack},
     {"run", "start a program as the ranks of one run", RunRun},
     {"topo", "show CPUs, memory and limits, and how ranks would share them", RunTopo},

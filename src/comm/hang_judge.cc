@@ -17,26 +17,6 @@ const ReportedGroup* FindGroup(const RankReport& report, std::string_view name) 
   return nullptr;
 }
 
-/// The fields in which two operations differ that should be one.
-std::string Difference(const ReportedOperation& a, const ReportedOperation& b) {
-  std::string fields;
-  const auto differ = [&](bool different, std::string_view field) {
-    if (different) fields += StrCat(fields.empty() ? "" : ", ", field);
-  };
-  differ(a.sequence != b.sequence, "sequence");
-  differ(a.kind != b.kind, "kind");
-  differ(a.dtype != b.dtype, "dtype");
-  if (a.kind == b.kind) {
-    differ(a.reduce != b.reduce, "reduction");
-    if (a.kind != "all-to-all") {
-      differ(a.count != b.count, "count");
-      differ(a.count == b.count && a.parts_hash != b.parts_hash, "parts");
-    }
-    if (a.has_root()) differ(a.peer != b.peer, "root");
-  }
-  return fields;
-}
-
 /// What is waited for: the operation of one rank.
 struct Wait {
   const RankReport* rank = nullptr;
@@ -154,7 +134,7 @@ class Judgement {
     // A rank that is ahead has passed over what is waited for: refused it, or counted otherwise.
     const std::string difference = other.sequence < wanted.sequence && other.state == "failed"
                                        ? std::string()
-                                       : Difference(wanted, other);
+                                       : DifferingFields(wanted, other);
     if (!difference.empty()) {
       Add(HangCause::kMismatch, rank,
           StrCat("rank ", rank, ": ", other.Describe(), " (differs in ", difference, ")"));
@@ -221,6 +201,25 @@ class Judgement {
 };
 
 }  // namespace
+
+std::string DifferingFields(const ReportedOperation& a, const ReportedOperation& b) {
+  std::string fields;
+  const auto differ = [&](bool different, std::string_view field) {
+    if (different) fields += StrCat(fields.empty() ? "" : ", ", field);
+  };
+  differ(a.sequence != b.sequence, "sequence");
+  differ(a.kind != b.kind, "kind");
+  differ(a.dtype != b.dtype, "dtype");
+  if (a.kind == b.kind) {
+    differ(a.reduce != b.reduce, "reduction");
+    if (a.kind != "all-to-all") {
+      differ(a.count != b.count, "count");
+      differ(a.count == b.count && a.parts_hash != b.parts_hash, "parts");
+    }
+    if (a.has_root()) differ(a.peer != b.peer, "root");
+  }
+  return fields;
+}
 
 HangVerdict Judge(const std::vector<RankReport>& reports, std::optional<Rank> asking) {
   const std::optional<Wait> wait = LongestWait(reports, asking);

@@ -110,6 +110,7 @@ class Trainer::Impl {
     const bool is_last = micro_step_ + 1 == options.accumulate;
     AIT_RETURN_IF_ERROR(RunMicroStep(forward, is_last));
     ++micro_step_;
+    if (!is_last) Note("data");
     if (!is_last)
       return StepResult{.outcome = StepOutcome::kAccumulated, .metrics = {.step = step}};
 
@@ -117,13 +118,17 @@ class Trainer::Impl {
     if (!factor.ok()) return Annotate(factor.status(), "the schedule failed");
     const double learning_rate = learning_rate_ * *factor;
     const std::uint64_t request = stop_requested.load(std::memory_order_relaxed) ? 1 : 0;
+    Note("reduce");
     const auto summary = engine.FinishGradients({.count = count_,
                                                  .loss_sum = loss_sum_,
                                                  .must_agree = MustAgree(learning_rate),
                                                  .requests = request});
     if (!summary.ok())
       return engine.status().ok() ? End(AtStep(summary.status())) : summary.status();
-    return FinishStep(*summary, *factor, learning_rate);
+    Note("update");
+    auto result = FinishStep(*summary, *factor, learning_rate);
+    Note("data");  // of the next step: what the program does until it calls again
+    return result;
   }
 
   /// Ends the run with an error that all ranks have.
@@ -163,6 +168,9 @@ class Trainer::Impl {
                                    {.timeout = options.save_timeout, .label = what});
   }
 
+  /// Says to the peers, which may miss this rank, what it does.
+  void Note(const char* phase) { engine.communicator()->Note(step + 1, phase); }
+
   DataParallel& engine;
   const TrainerOptions options;
   Status status;
@@ -201,6 +209,7 @@ class Trainer::Impl {
     step_is_open_ = true;
     AIT_RETURN_IF_ERROR(engine.BeginMicroStep(is_last ? MicroStep::kLast : MicroStep::kAccumulate));
     at::Tensor sum;
+    Note("forward");
     const auto count = internal::CatchAsStatus([&] { return forward(sum); });
     if (!count.ok()) return Annotate(count.status(), "the loss function failed");
     AIT_RETURN_IF_ERROR(CheckLoss(sum, *count));
@@ -208,6 +217,7 @@ class Trainer::Impl {
     AIT_RETURN_IF_ERROR(value.status());
     count_ += *count;
     loss_sum_ += *value;
+    Note("backward");
     return engine.Backward(sum);
   }
 
@@ -354,6 +364,7 @@ StatusOr<StepResult> Trainer::RunStep(const Forward& forward) {
 }
 
 Status Trainer::Save(const std::string& path) {
+  impl_->Note("checkpoint");
   if (!impl_->engine.buffers().empty() && impl_->engine.communicator()->size().value() > 1)
     AIT_RETURN_IF_ERROR(impl_->engine.BroadcastBuffers());
   Status saved;
@@ -366,7 +377,9 @@ Status Trainer::Save(const std::string& path) {
           SaveWeights(path.empty() ? directory + "/weights.safetensors" : path, impl_->Weights());
     }
   }
-  return impl_->Agree(saved, "weights saved");
+  saved = impl_->Agree(saved, "weights saved");
+  impl_->Note("data");
+  return saved;
 }
 
 Status Trainer::Load(const std::string& path) {

@@ -45,6 +45,10 @@ struct ReportedOperation {
   std::string Describe() const;
 };
 
+/// The fields in which two operations differ that ranks should have in common: "dtype, count".
+/// Empty if they agree.
+std::string DifferingFields(const ReportedOperation& a, const ReportedOperation& b);
+
 struct ReportedGroup {
   std::string name;
   std::vector<Rank> members;   // ranks of the world, by rank in the group
