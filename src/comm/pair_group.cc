@@ -67,8 +67,10 @@ void PairGroup::Close() {
   changed_.notify_all();
   thread_.join();
   messages_.Stop();
-  hub_.Publish(Key("left", options_.rank.value()), "");
+  hub_.Publish(LeftKey(options_.name, options_.rank.value()), "");
 }
+
+std::string LeftKey(std::string_view group, int rank) { return StrCat("left/", group, "/", rank); }
 
 std::string PairGroup::Key(std::string_view what, int rank) const {
   return StrCat(what, "/", options_.name, "/", rank);
@@ -214,7 +216,8 @@ Status PairGroup::WhoBroke(int peer, const Status& error) {
     }
     bool waited = false;
     for (const int suspect : suspects) {
-      const Status left = hub_.store().Get(Key("left", suspect), Deadline::After(kPause)).status();
+      const Status left =
+          hub_.store().Get(LeftKey(options_.name, suspect), Deadline::After(kPause)).status();
       waited |= left.code() == StatusCode::kDeadlineExceeded;
       if (!left.ok()) continue;
       // It may have left because the group had ended, which it published before.

@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -38,6 +39,9 @@
 #include "comm/work_internal.h"
 
 namespace ait::inline v0::internal {
+
+/// Is set in the store when rank `rank` of the group has left it.
+std::string LeftKey(std::string_view group, int rank);
 
 class PairGroup final : public PairMember, public std::enable_shared_from_this<PairGroup> {
  public:
