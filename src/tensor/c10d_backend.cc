@@ -310,8 +310,8 @@ class CommunicatorBackend final : public c10d::Backend {
   }
 
   bool supportsTensorAlloc(c10::DeviceIndex) override {
-    const auto alive = Alive();
-    return static_cast<bool>(alive->memory());
+    const MemoryHandle memory = Alive()->memory();
+    return memory && memory.properties().residence == Residence::kHost;
   }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override {
     const MemoryHandle memory = Alive()->memory();
