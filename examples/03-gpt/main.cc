@@ -16,7 +16,6 @@
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/module.h"
 #include "ait/runtime/trainer.h"
-#include "ait/tensor/gloo.h"
 #include "ait/tensor/torch.h"
 #include "generate.h"
 #include "gpt.h"
@@ -39,7 +38,8 @@ ait::StatusOr<double> OfRankZero(ait::Communicator& communicator, double number)
 
 ait::Status Train(const Options& options) {
   const GptConfig& config = options.config;
-  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  AIT_ASSIGN_OR_RETURN(
+      auto world, ait::World::FromEnvironment({.transport = TransportNamed(options.transport)}));
   if (world->asked_to_describe()) std::fputs(world->Describe().c_str(), stderr);
   at::set_num_threads(world->threads());
   ait::Communicator& all = *world->communicator();

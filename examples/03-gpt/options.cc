@@ -4,13 +4,17 @@
 #include <cstdio>
 #include <exception>
 
+#include "ait/comm/automatic.h"
+#include "ait/tensor/gloo.h"
+
 ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
   const auto usage = [&](const std::string& problem) {
     return ait::InvalidArgumentError(
         problem,
         "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
         "[--steps N] [--size tiny|quickstart|A|B] [--lr X] [--seed N] [--bf16 0|1] "
-        "[--compress none|bf16|int8|topk|powersgd]\n       gpt generate [--weights FILE] [--prompt "
+        "[--transport auto|shm|gloo|hierarchical] [--compress none|bf16|int8|topk|powersgd]\n      "
+        " gpt generate [--weights FILE] [--prompt "
         "TEXT] [--tokens N] [--temperature X] "
         "[--size …] [--seed N]");
   };
@@ -36,6 +40,8 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
         options.learning_rate = std::stod(value);
       else if (name == "--seed")
         options.seed = std::stoull(value);
+      else if (name == "--transport")
+        options.transport = value;
       else if (name == "--bf16")
         options.bf16 = value == "1";
       else if (name == "--steps")
@@ -62,8 +68,18 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
       return usage(name + " is not a number: " + value);
     }
   }
+  if (TransportNamed(options.transport) == nullptr)
+    return usage("no transport " + options.transport);
   if (options.prompt.empty()) return usage("the prompt is empty");
   return options;
+}
+
+std::shared_ptr<ait::TransportProvider> TransportNamed(const std::string& name) {
+  if (name == "auto") return ait::Automatic({.between = ait::Gloo()});
+  if (name == "shm") return ait::SharedMemory();
+  if (name == "gloo") return ait::Gloo();
+  if (name == "hierarchical") return ait::Hierarchical({.between = ait::Gloo()});
+  return nullptr;
 }
 
 void Summary::Add(const ait::StepMetrics& metrics, std::int64_t tokens) {

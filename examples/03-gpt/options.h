@@ -11,6 +11,7 @@
 
 #include "ait/base/clock.h"
 #include "ait/base/status.h"
+#include "ait/comm/world.h"
 #include "ait/observe/step_metrics.h"
 #include "ait/parallel/compression.h"
 #include "gpt.h"
@@ -26,6 +27,7 @@ struct Options {
   std::int64_t steps = 0;                          // --steps: so many, instead of --minutes
   double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
+  std::string transport = "gloo";                  // --transport gloo, auto, shm or hierarchical
   bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
   std::shared_ptr<ait::GradientCompression> compression;  // --compress, for slow links
 
@@ -38,6 +40,9 @@ struct Options {
   /// **Errors.** InvalidArgument with the usage text.
   static ait::StatusOr<Options> Parse(int argc, char** argv);
 };
+
+/// What carries collectives; nullptr if nothing has that name.
+std::shared_ptr<ait::TransportProvider> TransportNamed(const std::string& name);
 
 /// Loss at the start and at the end, and tokens per second after the first ten steps.
 class Summary {

@@ -68,10 +68,12 @@ class HierarchicalTransport final : public Transport {
       AIT_ASSIGN_OR_RETURN(
           column, all->Subgroup(members, kColumnId | static_cast<std::uint64_t>(local), deadline));
     }
-    // Nobody goes on, and perhaps fails, before all have joined.
-    AIT_RETURN_IF_ERROR(
+    // Nobody goes on, and perhaps fails, before all have joined. A reason that is coded is one of the
+    // group: somebody has seen all of them here, and gone on.
+    const Status met =
         all->Start({.kind = OperationKind::kBarrier, .label = "join hosts", .deadline = deadline})
-            .Wait());
+            .Wait();
+    if (!met.ok() && !internal::DecodeReason(met)) return met;
     AIT_ASSIGN_OR_RETURN(
         std::shared_ptr<HierarchicalGroup> group,
         HierarchicalGroup::Create(*patient, std::move(options),

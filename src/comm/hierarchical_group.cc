@@ -21,7 +21,7 @@ constexpr milliseconds kStuck{250};
 constexpr milliseconds kLookAgain{500};
 // How long the others' word is waited for, once something is known to be wrong.
 constexpr milliseconds kHearing{300};
-constexpr milliseconds kFailureHearing{1000};
+constexpr milliseconds kFailureHearing{2000};
 constexpr milliseconds kPause{10};
 // How long after a deadline the operation ends at the latest, though the store tells nothing.
 constexpr milliseconds kGrace{1000};
@@ -214,13 +214,13 @@ Status HierarchicalGroup::LookAround() {
     for (const JobPtr& queued : queue_) due = std::min(due, queued->operation.deadline.time());
   }
   if (now >= due) {
-    if (now - due >= kGrace) {
+    if (job->asked != Cause::kExpired) {
+      job->asked = Cause::kExpired;
+      AskDiagnosis(job, Cause::kExpired);
+    } else if (++job->late_slices >= kGrace / kSlice) {  // the process may have stood still
       End(DeadlineExceededError("rank 0 of the world, which serves the store, does not answer in ",
                                 "time to tell who is missing: ", job->description),
           Telling::kPublish);
-    } else if (job->asked != Cause::kExpired) {
-      job->asked = Cause::kExpired;
-      AskDiagnosis(job, Cause::kExpired);
     }
   } else if (now >= job->look_again && !diagnosing_) {
     job->look_again = now + kLookAgain;
@@ -249,18 +249,25 @@ void HierarchicalGroup::FindCause(const JobPtr& job, const Status& status) {
   if (const std::optional<Status> reason = DecodeReason(status)) {
     return End(*reason, Telling::kPeersKnow);
   }
-  {
+  const auto failed = std::find_if(steps_.begin(), steps_.end(), [](const Step& step) {
+    return step.work.done() && !step.work.Wait().ok();
+  });
+  const std::string where = failed == steps_.end() ? "" : Numbers(failed->line);
+  // The transport of all ranks names them rightly, and has compared the operations.
+  const bool is_told = failed != steps_.end() && failed->line == Line::kAll &&
+                       status.code() == StatusCode::kInvalidArgument;
+  if (!is_told) {
     std::unique_lock lock(mutex_);
     if (!ended_.ok()) return;
     lock.unlock();
     AskDiagnosis(job, Cause::kFailed);
     lock.lock();
-    changed_.wait_for(lock, 2 * kFailureHearing, [&] { return !ended_.ok(); });
-    if (!ended_.ok()) return;
-  }
-  std::string where;
-  for (const Step& step : steps_) {
-    if (where.empty() && step.work.done() && !step.work.Wait().ok()) where = Numbers(step.line);
+    for (int slice = 0; slice < 3 * kFailureHearing / kSlice && ended_.ok(); ++slice) {
+      changed_.wait_for(lock, kSlice, [&] { return !ended_.ok(); });
+      lock.unlock();
+      EndIfSomeoneDied();  // rank 0 among them, and with it the store
+      lock.lock();
+    }
   }
   End(Status(status.code(), where + Message(status)), Telling::kPublish);
 }
@@ -356,10 +363,13 @@ void HierarchicalGroup::Diagnose(const JobPtr& job, Cause cause) {
     std::lock_guard lock(mutex_);
     own.finished = finished_;
   }
+  if (EndIfSomeoneDied()) return;
   if (!std::exchange(job->posted, true) && !reports_->Post(own).ok()) return;
-  Deadline hearing = Deadline::After(cause == Cause::kFailed    ? kFailureHearing
-                                     : cause == Cause::kExpired ? kHearing
-                                                                : milliseconds(0));
+  // Counted, not timed: a process that stood still for a while has not heard anything then.
+  auto looks = (cause == Cause::kFailed    ? kFailureHearing
+                : cause == Cause::kExpired ? kHearing
+                                           : milliseconds(0)) /
+               kPause;
   const int rank = options_.rank.value();
   RankReports::Records records{{rank, own}};
   bool mismatch = false;
@@ -380,9 +390,9 @@ void HierarchicalGroup::Diagnose(const JobPtr& job, Cause cause) {
       return RankReports::Disagree(entry.second, own);
     });
     if (disagree && !std::exchange(mismatch, true)) {
-      hearing = Deadline::After(kStuck + kHearing);  // the others get stuck too
+      looks = (kStuck + kHearing) / kPause;  // the others get stuck too
     }
-    if (hearing.expired() || (all_are_here && (mismatch || cause == Cause::kExpired))) break;
+    if (--looks < 0 || (all_are_here && (mismatch || cause == Cause::kExpired))) break;
     std::this_thread::sleep_for(kPause);
   }
   if (IsOver(job)) return;

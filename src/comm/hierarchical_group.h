@@ -88,6 +88,7 @@ class HierarchicalGroup final : public HierarchicalLines,
     std::string description;  // of a job that runs
     Time started{};
     Time look_again{};
+    int late_slices = 0;  // that the thread has waited since it saw that the deadline had passed
     Cause asked = Cause::kNone;
     bool posted = false;  // the store tells of it; of the thread that diagnoses
     bool cancelled = false;

@@ -283,6 +283,9 @@ StatusOr<std::unique_ptr<World>> World::FromEnvironment(WorldOptions options) {
                                       options.communicator.hang_report_after, options.log));
     }
     impl->transport = std::string(options.transport->name());
+    if (transport->name() != options.transport->name()) {  // it has chosen
+      impl->transport += StrCat(": ", transport->name());
+    }
     impl->communicator = std::make_shared<Communicator>(std::move(transport), options.communicator);
   }
   impl->threads_source = "CPUs it may use / ranks of the host that may use them";

@@ -40,7 +40,9 @@
 #include "ait/base/log.h"
 #include "ait/base/status.h"
 #include "ait/base/types.h"
+#include "ait/comm/shared_memory.h"
 #include "ait/comm/transport.h"
+#include "ait/comm/world.h"
 
 namespace ait::inline v0 {
 
@@ -53,6 +55,23 @@ enum class WirePrecision {
   /// rounded to bf16: half the bytes of fp32, the same bits on every rank.
   kBf16,
 };
+
+struct HierarchicalOptions {
+  /// What connects the hosts: Gloo(), or any other that moves memory of the host. Needed.
+  std::shared_ptr<TransportProvider> between;
+  /// Inside each host.
+  SharedMemoryOptions inside;
+  /// See HierarchicalTuning.
+  WirePrecision wire = WirePrecision::kExact;
+  Bytes chunk = MiB(4);
+  /// Is told which ranks share a host, and why a group ended. Outlives the communicators.
+  LogSink* log = nullptr;
+};
+
+/// Gives `World::FromEnvironment` its transport. On one host it is the one inside alone, with one
+/// rank on each the one between alone. `Automatic` (ait/comm/automatic.h) leaves the choice to a
+/// rule. **Errors.** (of Connect) InvalidArgument: no `between`; those of both transports.
+std::shared_ptr<TransportProvider> Hierarchical(HierarchicalOptions options);
 
 struct HierarchicalTuning {
   WirePrecision wire = WirePrecision::kExact;
