@@ -34,6 +34,17 @@ T FromDouble(double value) {
   }
 }
 
+template <typename T>
+bool Same(const T& seen, const T& expected) {
+  if constexpr (std::is_integral_v<T>) {  // also a bool that is neither 0 nor 1
+    return std::memcmp(&seen, &expected, sizeof(T)) == 0;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return seen == expected;
+  } else {
+    return static_cast<float>(seen) == static_cast<float>(expected);
+  }
+}
+
 /// Calls `visit` with a T of the type.
 template <typename Visit>
 void VisitType(DType dtype, const Visit& visit) {
@@ -110,11 +121,7 @@ std::int64_t CountWrong(ConstBuffer buffer, const std::function<double(std::int6
     const T* const x = static_cast<const T*>(buffer.data);
     for (std::int64_t i = 0; i < buffer.count; ++i) {
       const T want = FromDouble<T>(expected(i));
-      if (std::memcmp(&x[i], &want, sizeof(T)) != 0) {
-        // -0 and +0 are equal numbers.
-        const bool both_zero = static_cast<float>(x[i]) == 0 && static_cast<float>(want) == 0;
-        wrong += both_zero ? 0 : 1;
-      }
+      wrong += Same(x[i], want) ? 0 : 1;
     }
   });
   return wrong;

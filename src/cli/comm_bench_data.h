@@ -23,7 +23,7 @@ double ReducedElement(std::int64_t i, int ranks, DType dtype, ReduceOp reduce);
 
 void Fill(Buffer buffer, const std::function<double(std::int64_t)>& value);
 
-/// How many elements differ, bit for bit, from `expected` in their type.
+/// How many elements are not equal to `expected`, rounded to their type. -0 equals +0, NaN nothing.
 std::int64_t CountWrong(ConstBuffer buffer, const std::function<double(std::int64_t)>& expected);
 
 }  // namespace ait::cli

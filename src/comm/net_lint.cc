@@ -361,6 +361,7 @@ class Linter {
                  "write the name of one interface");
     }
     std::vector<std::string> names;
+    names.reserve(facts_.interfaces.size());
     for (const NetInterface& interface : facts_.interfaces) names.push_back(interface.name);
     for (const std::string& word : Split(setting.value, ',')) {
       const auto found = std::find_if(facts_.interfaces.begin(), facts_.interfaces.end(),
