@@ -44,6 +44,7 @@ class OneLevel final : public Transport {
     AIT_ASSIGN_OR_RETURN(auto made, only_->Survivors(deadline));
     return std::make_unique<OneLevel>(std::move(made));
   }
+  std::vector<Rank> survived() const override { return only_->survived(); }
 
  private:
   std::unique_ptr<Transport> only_;

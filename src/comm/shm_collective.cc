@@ -62,7 +62,7 @@ void ShmCollective::Begin(const Operation& operation) {
   ShmLine& line = group_.own();
   const auto relaxed = std::memory_order_relaxed;
   const auto bytes = static_cast<std::size_t>(operation.input.bytes().value());
-  std::uint64_t where = 0;
+  std::uint64_t where = kNothing;
   if (IsShared(operation, rank_) && bytes > 0) {
     where = group_.fabric().OffsetOf(operation.input.data, bytes);
   }
@@ -125,9 +125,10 @@ ShmCollective::Progress ShmCollective::MetFirst() {
     if (line.signature[place_].load(std::memory_order_relaxed) != signature) {
       return Progress::kMismatch;
     }
-    const bool foreign = line.where[place_].load(std::memory_order_relaxed) == kForeign;
+    const std::uint64_t where = line.where[place_].load(std::memory_order_relaxed);
+    const bool foreign = where == kForeign;
     any_foreign |= foreign;
-    any_direct |= !foreign && IsShared(*operation_, peer);
+    any_direct |= !foreign && where != kNothing;
   }
   if (operation_->kind == OperationKind::kAllToAll) {
     all_counts_.clear();
@@ -312,7 +313,7 @@ ShmCollective::Piece ShmCollective::PieceOf(std::int64_t count) const {
 }
 
 // Piece `at_` of every other rank's part, each in its place of the slot.
-void ShmCollective::StageParts(std::span<const std::int64_t> counts, std::int64_t) {
+void ShmCollective::StageParts(std::span<const std::int64_t> counts) {
   const std::int64_t size = SizeOf(operation_->dtype);
   for (int to = 0; to < size_; ++to) {
     if (to == rank_) continue;
@@ -343,9 +344,9 @@ void ShmCollective::Stage() {
     }
     case OperationKind::kReduceScatter:
     case OperationKind::kAllToAll:
-      return StageParts(operation.counts, chunk_);
+      return StageParts(operation.counts);
     case OperationKind::kScatter:
-      if (rank_ == operation.peer.value()) StageParts(operation.counts, chunk_);
+      if (rank_ == operation.peer.value()) StageParts(operation.counts);
       return;
     case OperationKind::kGather:
       if (rank_ == operation.peer.value()) return;

@@ -73,7 +73,7 @@ class ShmCollective {
   void PlanStaged();
   void Stage();
   void Take();
-  void StageParts(std::span<const std::int64_t> counts, std::int64_t piece);
+  void StageParts(std::span<const std::int64_t> counts);
   std::byte* Slot(int rank) const;
   std::byte* Result(int rank) const;
   std::int64_t LargestCount(std::span<const std::int64_t> counts, int except) const;

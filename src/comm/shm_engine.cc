@@ -34,11 +34,13 @@ void Pause() {
 ShmEngine::ShmEngine(std::shared_ptr<ShmGroup> group)
     : group_(std::move(group)), rank_(group_->rank()), collective_(*group_), messages_(*group_) {}
 
-std::shared_ptr<WorkState> ShmEngine::MakeState(const Operation&) {
+std::shared_ptr<WorkState> ShmEngine::MakeState() {
   auto state = std::make_shared<WorkState>();
   state->SetHelper(weak_from_this());
-  state->OnCancel([engine = weak_from_this(), work = state.get()] {
-    if (const std::shared_ptr<ShmEngine> alive = engine.lock()) alive->Cancel(work);
+  state->OnCancel([engine = weak_from_this(), work = std::weak_ptr<WorkState>(state)] {
+    const std::shared_ptr<ShmEngine> alive = engine.lock();
+    const std::shared_ptr<WorkState> meant = work.lock();
+    if (alive && meant) alive->Cancel(meant);
   });
   return state;
 }
@@ -74,7 +76,7 @@ Work ShmEngine::Start(Operation operation) {
           std::this_thread::yield();
         }
       }
-      std::shared_ptr<WorkState> state = MakeState(current_->operation);
+      std::shared_ptr<WorkState> state = MakeState();
       current_->work = state;
       busy_.store(true, std::memory_order_release);
       Release();
@@ -83,7 +85,7 @@ Work ShmEngine::Start(Operation operation) {
     }
     Release();
   }
-  std::shared_ptr<WorkState> state = MakeState(operation);
+  std::shared_ptr<WorkState> state = MakeState();
   {
     const std::lock_guard lock(mutex_);
     incoming_.push_back({std::move(operation), state});
@@ -113,8 +115,10 @@ void ShmEngine::Leave() {
     wake_.notify_all();
   }
   if (thread_.joinable()) {
-    if (OnOwnThread()) {
-      thread_.detach();  // a callback dropped the communicator; the thread owns what it needs
+    if (OnOwnThread() || driver_.load() == std::this_thread::get_id()) {
+      // A callback dropped the communicator, on the thread or on one that waits: the thread, which
+      // owns what it needs, ends what is left when the wheel is free.
+      thread_.detach();
     } else {
       thread_.join();
     }
@@ -221,6 +225,13 @@ void ShmEngine::Help(const WorkState& state, Deadline deadline) {
 
 template <typename Enough>
 void ShmEngine::Drive(Patience patience, Deadline deadline, const Enough& enough) {
+  driver_.store(std::this_thread::get_id());
+  Turn(patience, deadline, enough);
+  driver_.store(std::thread::id());
+}
+
+template <typename Enough>
+void ShmEngine::Turn(Patience patience, Deadline deadline, const Enough& enough) {
   const int yields = patience == Patience::kWaiter ? kYields : 0;
   int idle = 0;
   while (!enough()) {
@@ -288,16 +299,30 @@ bool ShmEngine::Step() {
     // before one of them broke the group in a later one, or while it did: once it is quiet that will
     // not change, so the last look comes after, and all ranks see the same.
     const bool is_quiet = !current_ || collective_.IsQuiet();
-    if (current_ && !described_ && collective_.Advance() == ShmCollective::Progress::kDone) {
-      EndCurrent(OkStatus());
-      return true;
+    while (current_ && !described_) {
+      const ShmCollective::Progress progress = collective_.Advance();
+      if (progress == ShmCollective::Progress::kDone) {
+        EndCurrent(OkStatus());
+        return true;
+      }
+      if (progress != ShmCollective::Progress::kMoved) break;
     }
-    if (!is_quiet && SystemClock().now() < *broken_at_ + kGrace) return false;
+    if (!is_quiet && SystemClock().now() < QuietBy()) return false;
     Fail();
     return true;
   }
   const bool moved = messages_.pending() && messages_.Advance(ended_);
   return StepCollective() || moved;
+}
+
+// Until when peers are waited for that may still touch a buffer: a second, of which a rank whose
+// deadline has passed has waited already.
+Time ShmEngine::QuietBy() const {
+  constexpr milliseconds kAtLeast(50);
+  const Time latest = *broken_at_ + kGrace;
+  const Deadline deadline = current_->operation.deadline;
+  if (deadline.is_infinite() || deadline.time() > latest) return latest;
+  return std::min(latest, std::max(deadline.time() + kGrace, *broken_at_ + kAtLeast));
 }
 
 bool ShmEngine::StepCollective() {
@@ -367,9 +392,9 @@ void ShmEngine::CheckFaults() {
   if (over_ || group_->broken()) return;
   {
     const std::lock_guard lock(mutex_);
-    for (const WorkState* work : cancelled_) {
-      if (messages_.Cancel(work, ended_)) continue;
-      const auto is_meant = [&](const Task& task) { return task.work.get() == work; };
+    for (const std::shared_ptr<WorkState>& work : cancelled_) {
+      if (messages_.Cancel(work.get(), ended_)) continue;
+      const auto is_meant = [&](const Task& task) { return task.work == work; };
       Task* task = current_ && is_meant(*current_) && !collective_.has_met() ? &*current_ : nullptr;
       for (Task& waiting : waiting_) {
         if (is_meant(waiting)) task = &waiting;
@@ -469,7 +494,7 @@ void ShmEngine::Fail() {
                    ended_);
 }
 
-void ShmEngine::Cancel(const WorkState* work) {
+void ShmEngine::Cancel(const std::shared_ptr<WorkState>& work) {
   {
     const std::lock_guard lock(mutex_);
     cancelled_.push_back(work);

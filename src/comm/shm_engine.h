@@ -83,14 +83,17 @@ class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<S
   // With the wheel.
   template <typename Enough>
   void Drive(Patience patience, Deadline deadline, const Enough& enough);
+  template <typename Enough>
+  void Turn(Patience patience, Deadline deadline, const Enough& enough);
   bool Step();
   bool StepCollective();
   void CheckFaults();
+  Time QuietBy() const;
   Duration UntilNextFault();
   void Fail();
   void EndCurrent(Status status);
   void Deliver();
-  std::shared_ptr<WorkState> MakeState(const Operation& operation);
+  std::shared_ptr<WorkState> MakeState();
   Status FailureOf(const Operation& operation, bool was_current, bool cancelled);
   std::string MissingText();
 
@@ -98,12 +101,13 @@ class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<S
   void WakeThread();
   void Poke();
   void Run();
-  void Cancel(const WorkState* work);
+  void Cancel(const std::shared_ptr<WorkState>& work);
 
   const std::shared_ptr<ShmGroup> group_;
   const int rank_;
   std::atomic<bool> taken_{false};
-  std::atomic<int> helpers_{0};  // that want the wheel
+  std::atomic<std::thread::id> driver_{};  // who turns, where callbacks run
+  std::atomic<int> helpers_{0};            // that want the wheel
   std::atomic<bool> dozing_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<int> queued_{0};     // operations and messages that wait in `incoming_`
@@ -124,7 +128,7 @@ class ShmEngine final : public WorkHelper, public std::enable_shared_from_this<S
 
   std::mutex mutex_;
   std::deque<Task> incoming_;
-  std::vector<const WorkState*> cancelled_;
+  std::vector<std::shared_ptr<WorkState>> cancelled_;
   std::condition_variable changed_;  // the wheel is free, or something has ended
   std::condition_variable wake_;     // of the thread
   std::thread thread_;

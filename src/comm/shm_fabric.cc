@@ -99,10 +99,12 @@ Status CheckSharedMemoryOptions(const SharedMemoryOptions& options) {
 
 StatusOr<std::shared_ptr<SharedArena>> CreateRankArena(const SharedMemoryOptions& options,
                                                        int size) {
+  // Of 47 bits of address space, half is for the arenas of all ranks.
+  const std::int64_t share = (std::int64_t{1} << 46) / size;
   std::int64_t capacity = options.arena_capacity.value();
   if (capacity == 0) {
     const long pages = sysconf(_SC_PHYS_PAGES);
-    capacity = static_cast<std::int64_t>(pages) * static_cast<std::int64_t>(kPage);
+    capacity = std::min(share, static_cast<std::int64_t>(pages) * static_cast<std::int64_t>(kPage));
     rlimit limit = {};
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
       const auto most = static_cast<std::int64_t>(

@@ -64,20 +64,24 @@ ShmGroup::ShmGroup(std::shared_ptr<ShmFabric> fabric, std::vector<int> members, 
       layout_(size_, static_cast<std::size_t>(fabric_->options().staging.value())),
       member_blocks_(members_.size()) {}
 
-StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Make(
-    std::shared_ptr<ShmFabric> fabric, std::vector<int> members, int rank, std::uint64_t start,
-    const std::function<Status(std::uint64_t)>& offer,
-    const std::function<StatusOr<std::uint64_t>()>& find, Deadline deadline) {
+StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Make(std::shared_ptr<ShmFabric> fabric,
+                                                   std::vector<int> members, int rank,
+                                                   std::uint64_t start, const Meeting& meeting,
+                                                   Deadline deadline) {
   fabric->FreeLater(nullptr);  // blocks of groups that are over
   const std::shared_ptr<ShmGroup> group(new ShmGroup(fabric, std::move(members), rank));
   group->start_ = start;
   const std::size_t bytes = ShmControlLayout(group->size_).bytes;
-  AIT_RETURN_IF_ERROR(group->AllocateMember());
+  const Status own = group->AllocateMember();
   if (rank == 0) {
-    AIT_ASSIGN_OR_RETURN(void* const block, fabric->arena()->Allocate(bytes));
-    group->control_block_ = block;
-    std::memset(block, 0, bytes);
-    auto* const begin = static_cast<std::byte*>(block);
+    StatusOr<void*> block = own.ok() ? fabric->arena()->Allocate(bytes) : StatusOr<void*>(own);
+    if (!block.ok()) {
+      meeting.offer(kForeign).IgnoreError();  // this rank's own error says more
+      return block.status();
+    }
+    group->control_block_ = *block;
+    std::memset(*block, 0, bytes);
+    auto* const begin = static_cast<std::byte*>(*block);
     const ShmControlLayout layout(group->size_);
     new (begin) ShmHeader;
     for (int r = 0; r < group->size_; ++r) {
@@ -87,15 +91,18 @@ StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Make(
       line->done.store(start, std::memory_order_relaxed);
       new (begin + layout.texts + at * sizeof(ShmText)) ShmText;
     }
-    AIT_RETURN_IF_ERROR(group->Attach(begin));
-    AIT_RETURN_IF_ERROR(offer(static_cast<std::uint64_t>(begin - fabric->arena()->data())));
+    group->Attach(begin);
+    AIT_RETURN_IF_ERROR(meeting.offer(static_cast<std::uint64_t>(begin - fabric->arena()->data())));
   } else {
-    AIT_ASSIGN_OR_RETURN(const std::uint64_t offset, find());
+    AIT_ASSIGN_OR_RETURN(const std::uint64_t offset, meeting.find());
     std::byte* const begin = fabric->At(group->members_[0], offset, bytes);
-    if (begin == nullptr) return InternalError("a group was offered outside of its arena");
-    AIT_RETURN_IF_ERROR(group->Attach(begin));
+    if (begin == nullptr) {
+      return UnavailableError("the first rank of the group had no memory to make it");
+    }
+    group->Attach(begin);
+    if (!own.ok()) return own;  // leaving tells the others
   }
-  AIT_RETURN_IF_ERROR(group->JoinAll(deadline));
+  AIT_RETURN_IF_ERROR(group->JoinAll(meeting, deadline));
   return group;
 }
 
@@ -106,18 +113,24 @@ StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::World(std::shared_ptr<ShmFabric> f
   for (int r = 0; r < fabric->size(); ++r) members[static_cast<std::size_t>(r)] = r;
   const int rank = fabric->rank();
   const std::string name = StrCat(key, "/group");
-  return Make(
-      std::move(fabric), std::move(members), rank, start,
-      [&](std::uint64_t offset) { return store.Set(name, StrCat(offset)); },
-      [&]() -> StatusOr<std::uint64_t> {
+  const Meeting meeting = {
+      .offer = [&](std::uint64_t offset) { return store.Set(name, StrCat(offset)); },
+      .find = [&]() -> StatusOr<std::uint64_t> {
         AIT_ASSIGN_OR_RETURN(const std::string text, store.Get(name, deadline));
         return std::strtoull(text.c_str(), nullptr, 10);
       },
-      deadline);
+      .interrupted = [] { return OkStatus(); }};
+  return Make(std::move(fabric), std::move(members), rank, start, meeting, deadline);
 }
 
 StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Subgroup(std::span<const int> members,
                                                        std::uint64_t id, Deadline deadline) {
+  return MakeFrom(members, id, deadline, /*may_be_broken=*/false);
+}
+
+StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::MakeFrom(std::span<const int> members,
+                                                       std::uint64_t id, Deadline deadline,
+                                                       bool may_be_broken) {
   const auto self = std::ranges::find(members, rank_);
   if (self == members.end()) {
     return InvalidArgumentError("rank ", rank_, " is no member of the subgroup that it asks for");
@@ -128,28 +141,35 @@ StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Subgroup(std::span<const int> memb
   }
   const int leader = members[0];
   ShmLine& offering = line(leader);
-  return Make(
-      fabric_, std::move(of_fabric), static_cast<int>(self - members.begin()), 0,
-      [&](std::uint64_t offset) {
-        offering.offer.store(offset, std::memory_order_relaxed);
-        offering.offer_id.store(id, std::memory_order_release);
-        return OkStatus();
-      },
-      [&]() -> StatusOr<std::uint64_t> {
-        Patience patience(deadline);
-        while (offering.offer_id.load(std::memory_order_acquire) != id) {
-          if (IsGone(leader)) {
-            return UnavailableError("rank ", leader, " died or left while the group was made");
-          }
-          if (!patience.Wait()) {
-            return DeadlineExceededError("the deadline passed: rank ", leader,
-                                         " did not come to make the group (", Describe(leader),
-                                         ")");
-          }
-        }
-        return offering.offer.load(std::memory_order_relaxed);
-      },
-      deadline);
+  const auto interrupted = [&]() -> Status {
+    if (may_be_broken || !broken()) return OkStatus();
+    return AbortedError("the group broke while a subgroup was made: ", Message(reason()));
+  };
+  const Meeting meeting = {.offer =
+                               [&](std::uint64_t offset) {
+                                 offering.offer.store(offset, std::memory_order_relaxed);
+                                 offering.offer_id.store(id, std::memory_order_release);
+                                 return OkStatus();
+                               },
+                           .find = [&]() -> StatusOr<std::uint64_t> {
+                             Patience patience(deadline);
+                             while (offering.offer_id.load(std::memory_order_acquire) != id) {
+                               if (IsGone(leader)) {
+                                 return UnavailableError("rank ", leader,
+                                                         " died or left while the group was made");
+                               }
+                               AIT_RETURN_IF_ERROR(interrupted());
+                               if (!patience.Wait()) {
+                                 return DeadlineExceededError("the deadline passed: rank ", leader,
+                                                              " did not come to make the group (",
+                                                              Describe(leader), ")");
+                               }
+                             }
+                             return offering.offer.load(std::memory_order_relaxed);
+                           },
+                           .interrupted = interrupted};
+  return Make(fabric_, std::move(of_fabric), static_cast<int>(self - members.begin()), 0, meeting,
+              deadline);
 }
 
 StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Survivors(Deadline deadline) {
@@ -180,16 +200,17 @@ StatusOr<std::shared_ptr<ShmGroup>> ShmGroup::Survivors(Deadline deadline) {
                                  " live but did not ask for the group of the survivors (",
                                  Describe(missing[0]), ")");
   }
-  return Subgroup(members, (std::uint64_t{1} << 63) | call, deadline);
+  auto group = MakeFrom(members, (std::uint64_t{1} << 63) | call, deadline, /*may_be_broken=*/true);
+  if (group.ok()) (*group)->survived_ = members;
+  return group;
 }
 
-Status ShmGroup::Attach(std::byte* control) {
+void ShmGroup::Attach(std::byte* control) {
   const ShmControlLayout layout(size_);
   header_ = std::launder(reinterpret_cast<ShmHeader*>(control));
   lines_ = std::launder(reinterpret_cast<ShmLine*>(control + layout.lines));
   texts_ = std::launder(reinterpret_cast<ShmText*>(control + layout.texts));
   counts_ = reinterpret_cast<std::int64_t*>(control + layout.counts);
-  return OkStatus();
 }
 
 Status ShmGroup::AllocateMember() {
@@ -204,7 +225,7 @@ Status ShmGroup::AllocateMember() {
   return OkStatus();
 }
 
-Status ShmGroup::JoinAll(Deadline deadline) {
+Status ShmGroup::JoinAll(const Meeting& meeting, Deadline deadline) {
   std::byte* const block = member(rank_);
   own().block.store(static_cast<std::uint64_t>(block - fabric_->arena()->data()),
                     std::memory_order_relaxed);
@@ -215,6 +236,10 @@ Status ShmGroup::JoinAll(Deadline deadline) {
     Patience patience(deadline);
     while (line(peer).joined.load(std::memory_order_acquire) == 0) {
       if (IsDead(peer)) return UnavailableError("rank ", peer, " died while the group was made");
+      if (line(peer).left.load(std::memory_order_acquire) != 0) {
+        return UnavailableError("rank ", peer, " gave up while the group was made");
+      }
+      AIT_RETURN_IF_ERROR(meeting.interrupted());
       if (patience.Wait()) continue;
       missing.push_back(peer);
       break;

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,8 @@ class ShmGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Of a group that `Survivors` made: its members' ranks in the group before.
+  const std::vector<int>& survived() const { return survived_; }
   const ShmFabric& fabric() const { return *fabric_; }
   const std::shared_ptr<ShmFabric>& shared_fabric() const { return fabric_; }
   std::uint64_t start() const { return start_; }
@@ -95,13 +98,22 @@ class ShmGroup {
 
  private:
   ShmGroup(std::shared_ptr<ShmFabric> fabric, std::vector<int> members, int rank);
-  static StatusOr<std::shared_ptr<ShmGroup>> Make(
-      std::shared_ptr<ShmFabric> fabric, std::vector<int> members, int rank, std::uint64_t start,
-      const std::function<Status(std::uint64_t offset)>& offer,
-      const std::function<StatusOr<std::uint64_t>()>& find, Deadline deadline);
-  Status Attach(std::byte* control);
+  /// How the members of a new group hear of its control block; kForeign: there will be none.
+  struct Meeting {
+    std::function<Status(std::uint64_t offset)> offer;
+    std::function<StatusOr<std::uint64_t>()> find;
+    /// Why it is of no use to wait any longer.
+    std::function<Status()> interrupted;
+  };
+  static StatusOr<std::shared_ptr<ShmGroup>> Make(std::shared_ptr<ShmFabric> fabric,
+                                                  std::vector<int> members, int rank,
+                                                  std::uint64_t start, const Meeting& meeting,
+                                                  Deadline deadline);
+  StatusOr<std::shared_ptr<ShmGroup>> MakeFrom(std::span<const int> members, std::uint64_t id,
+                                               Deadline deadline, bool may_be_broken);
+  void Attach(std::byte* control);
   Status AllocateMember();
-  Status JoinAll(Deadline deadline);
+  Status JoinAll(const Meeting& meeting, Deadline deadline);
 
   const std::shared_ptr<ShmFabric> fabric_;
   const std::vector<int> members_;  // ranks of the fabric
@@ -110,6 +122,7 @@ class ShmGroup {
   const ShmMemberLayout layout_;
   std::uint64_t start_ = 0;
   std::uint64_t survivor_calls_ = 0;
+  std::vector<int> survived_;
   void* control_block_ = nullptr;  // owned by the first rank
   ShmHeader* header_ = nullptr;
   ShmLine* lines_ = nullptr;

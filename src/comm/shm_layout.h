@@ -28,6 +28,8 @@ namespace ait::inline v0::internal {
 
 /// Offset of a buffer that does not lie in its rank's arena.
 constexpr std::uint64_t kForeign = ~std::uint64_t{0};
+/// Of one that is empty, or that nobody reads: it is everywhere.
+constexpr std::uint64_t kNothing = ~std::uint64_t{0} - 1;
 
 struct alignas(128) ShmHeader {
   std::atomic<std::uint32_t> broken{0};    // 1 + the rank that broke the group; its text says why
@@ -122,13 +124,21 @@ struct alignas(128) ShmRing {
 /// Where the parts of a member block lie: four quarters of staging memory, then for every rank an
 /// answer ring and a message ring.
 struct ShmMemberLayout {
-  ShmMemberLayout(int size, std::size_t staging)
-      : quarter(staging / 4),
-        message_bytes(
+  ShmMemberLayout(int size, std::size_t least_staging)
+      : quarter(RoundUpTo(std::max(least_staging, static_cast<std::size_t>(size) * kLeastPart * 4),
+                          std::size_t{64} << 10) /
+                4),
+        message_bytes(RoundUpTo(
             std::clamp<std::size_t>((std::size_t{256} << 10) / static_cast<std::size_t>(size),
-                                    std::size_t{8} << 10, std::size_t{128} << 10)),
+                                    std::size_t{8} << 10, std::size_t{128} << 10),
+            128)),
         ring(2 * sizeof(ShmRing) + kAnswerBytes + message_bytes),
-        bytes(staging + ring * static_cast<std::size_t>(size)) {}
+        bytes(4 * quarter + ring * static_cast<std::size_t>(size)) {}
+  static constexpr std::size_t RoundUpTo(std::size_t n, std::size_t step) {
+    return (n + step - 1) / step * step;
+  }
+  /// What a quarter holds at least for each rank, so that many ranks do not take tiny steps.
+  static constexpr std::size_t kLeastPart = 4096;
   static constexpr std::size_t kAnswerBytes = 4096;
   std::size_t quarter;
   std::size_t message_bytes;
@@ -141,7 +151,7 @@ struct ShmMemberLayout {
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(sizeof(ShmRing) == 256);
+static_assert(sizeof(ShmRing) == 256 && ShmMemberLayout::kAnswerBytes % 128 == 0);
 
 }  // namespace ait::inline v0::internal
 

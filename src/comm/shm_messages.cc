@@ -101,7 +101,10 @@ bool ShmMessages::ReadAnswers(int from, std::vector<Ended>& ended) {
     moved = true;
     const auto send = std::ranges::find(peer.sends, answer.id, &Send::id);
     if (send == peer.sends.end()) {  // taken back meanwhile
-      withdrawn_ = std::max(0, withdrawn_ - 1);
+      if (peer.withdrawn > 0) {
+        --peer.withdrawn;
+        --withdrawn_;
+      }
       if (answer.kind == AnswerKind::kReady) {
         peer.outbox.push_back({.kind = RecordKind::kWithdrawn,
                                .tag = 0,
@@ -301,7 +304,8 @@ Status ShmMessages::CheckFaults(std::vector<Ended>& ended) {
   const Time now = SystemClock().now();
   for (int from = 0; from < group_.size(); ++from) {
     Peer& peer = peers_[static_cast<std::size_t>(from)];
-    if (peer.sends.empty() && peer.receives.empty()) continue;
+    const bool owes = peer.withdrawn > 0 || !peer.outbox.empty() || !peer.answers.empty();
+    if (peer.sends.empty() && peer.receives.empty() && !owes) continue;
     const bool gone = group_.IsGone(from);
     // What it wrote before it went is still read.
     if (gone && Advance(ended)) return OkStatus();
@@ -327,7 +331,8 @@ Status ShmMessages::CheckFaults(std::vector<Ended>& ended) {
       Status status = fault(send.operation, send.accepted);
       if (status.ok()) return false;
       if (peer.streaming && peer.streaming->id == send.id) peer.streaming.reset();
-      if (!gone) ++withdrawn_;
+      ++peer.withdrawn;
+      ++withdrawn_;
       ended.push_back({std::move(send.work), std::move(status)});
       --pending_;
       return true;
@@ -343,6 +348,11 @@ Status ShmMessages::CheckFaults(std::vector<Ended>& ended) {
       return true;
     });
     if (!stuck.ok()) return stuck;
+    if (gone) {  // nobody will ever read what it was to be told
+      withdrawn_ -= std::exchange(peer.withdrawn, 0);
+      peer.outbox.clear();
+      peer.answers.clear();
+    }
   }
   return OkStatus();
 }
@@ -357,6 +367,7 @@ bool ShmMessages::Cancel(const WorkState* work, std::vector<Ended>& ended) {
       ended.push_back({send->work, cancelled(send->operation)});
       peer.sends.erase(send);
       --pending_;
+      ++peer.withdrawn;
       ++withdrawn_;
       return true;
     }

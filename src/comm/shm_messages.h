@@ -108,6 +108,7 @@ class ShmMessages {
     std::deque<Record> offers;      // of the peer, unmatched
     std::deque<Record> outbox;      // to be written to the ring
     std::deque<Answer> answers;     // to be written to the answer ring
+    int withdrawn = 0;              // sends taken back, of which the peer does not know yet
     std::optional<Flow> streaming;  // bytes that follow the last record written
     std::optional<Flow> filling;    // bytes that follow the last record read
   };

@@ -42,6 +42,12 @@ class ShmTransport final : public Transport {
     return Wrap(group().Survivors(deadline));
   }
 
+  std::vector<Rank> survived() const override {
+    std::vector<Rank> ranks;
+    for (const int rank : group().survived()) ranks.push_back(Rank(rank));
+    return ranks;
+  }
+
   ShmEngine& engine() { return *engine_; }
 
  private:

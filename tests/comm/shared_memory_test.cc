@@ -18,6 +18,7 @@
 #include "ait/comm/communicator.h"
 #include "ait/comm/store.h"
 #include "ait/memory/buffer.h"
+#include "comm/shm_layout.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -257,6 +258,52 @@ TEST(SharedMemory, SurvivorsGoOn) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SharedMemory, CallbackOfAWaitingThreadMayDropTheCommunicator) {
+  for (int round = 0; round < 50; ++round) {
+    auto ranks = Join(2, {{.arena_capacity = MiB(64)}});
+    std::vector<std::thread> threads;
+    for (auto& joined : ranks) {
+      ASSERT_THAT(joined, IsOk());
+      threads.emplace_back([&joined, round] {
+        auto rank = std::make_shared<Group>(*std::move(joined));
+        joined = nullptr;
+        std::vector<float> x(600'000, 1.0f);  // too large to end within the call
+        const Work work = (*rank)->AllReduce(View(x), ReduceOp::kSum);
+        work.Then([rank](const Status&) { rank->reset(); });
+        if (round % 2 == 0) {
+          EXPECT_OK(work.Wait());
+        }
+        while (!work.done()) std::this_thread::yield();
+        EXPECT_EQ(x[0], 2.0f);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(SharedMemory, RankWithoutMemoryForAGroupTellsTheOthers) {
+  auto ranks = Join(2, {{}, {.arena_capacity = MiB(5)}});  // its first staging memory fills that
+  OnRanks(ranks, [](Communicator& rank) {
+    const auto child = rank.Split(0, -rank.rank().value(), {.timeout = std::chrono::seconds(60)});
+    EXPECT_THAT(child, StatusIs(rank.rank() == Rank(1) ? StatusCode::kResourceExhausted
+                                                       : StatusCode::kUnavailable));
+    const auto other = rank.Split(0, rank.rank().value(), {.timeout = std::chrono::seconds(60)});
+    EXPECT_THAT(other, StatusIs(rank.rank() == Rank(1) ? StatusCode::kResourceExhausted
+                                                       : StatusCode::kUnavailable));
+  });
+}
+
+TEST(SharedMemory, AnyNumberOfRanksHasAlignedRings) {
+  for (int size = 1; size <= 300; ++size) {
+    const internal::ShmMemberLayout layout(size, 64 << 10);
+    EXPECT_GE(layout.quarter, static_cast<std::size_t>(size) * 4096) << size;
+    for (const int peer : {0, size / 2, size - 1}) {
+      EXPECT_EQ(layout.answers(peer) % 128, 0u) << size;
+      EXPECT_EQ(layout.messages(peer) % 128, 0u) << size;
+    }
+  }
 }
 
 TEST(SharedMemory, MissingRankIsToldWithWhatItDoes) {

@@ -100,7 +100,8 @@ int Run(const std::vector<std::string>& args) {
   Time start;
   std::printf("started\n");
   std::fflush(stdout);
-  const int most = args[3] == "none" && kind != "storm" ? 10 : 1'000'000;
+  const bool ends = kind != "storm" && args[3] != "kill" && timeout > std::chrono::seconds(10);
+  const int most = ends ? 10 : 1'000'000;
   while (status.ok() && operations < most) {
     ++operations;
     const std::string now =
