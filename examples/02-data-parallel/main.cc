@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "ait/comm/automatic.h"
 #include "ait/comm/world.h"
 #include "ait/data/order.h"
 #include "ait/optim/adam.h"
@@ -45,7 +46,8 @@ ait::Status Run(std::int64_t epochs, const std::string& folder) {
   AIT_ASSIGN_OR_RETURN(const FashionMnist test, FashionMnist::Read(folder, "t10k"));
   torch::nn::Sequential model = MakeMlp();
 
-  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment(
+                                       {.transport = ait::Automatic({.between = ait::Gloo()})}));
   if (world->asked_to_describe()) std::fputs(world->Describe().c_str(), stderr);
   AIT_ASSIGN_OR_RETURN(
       auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));

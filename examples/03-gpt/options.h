@@ -27,7 +27,7 @@ struct Options {
   std::int64_t steps = 0;                          // --steps: so many, instead of --minutes
   double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
-  std::string transport = "gloo";                  // --transport gloo, auto, shm or hierarchical
+  std::string transport = "auto";                  // --transport auto, shm, gloo or hierarchical
   bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
   std::shared_ptr<ait::GradientCompression> compression;  // --compress, for slow links
 

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "ait/checkpoint/weights.h"
+#include "ait/comm/automatic.h"
 #include "ait/comm/world.h"
 #include "ait/data/pack.h"
 #include "ait/data/token_dataset.h"
@@ -53,7 +54,8 @@ ait::StatusOr<ait::TokenDataset> OpenCorpus(ait::Shard shard) {
 
 // clang-format off: as the pages show it
 ait::Status Train(Gpt& model) {
-  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({
+                                       .transport = ait::Automatic({.between = ait::Gloo()})}));
   AIT_ASSIGN_OR_RETURN(auto data, OpenCorpus(world->shard()));
   AIT_ASSIGN_OR_RETURN(auto engine, ait::DataParallel::Create(world->communicator(),
                                                               ait::NamedParameters(*model),

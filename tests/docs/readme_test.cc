@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "ait/checkpoint/weights.h"
+#include "ait/comm/automatic.h"
 #include "ait/comm/world.h"
 #include "ait/data/pack.h"
 #include "ait/data/token_dataset.h"
@@ -26,7 +27,8 @@ const GptConfig config = {.layers = 1, .width = 32, .heads = 2, .context = 256};
 
 // clang-format off: as the page shows it
 ait::Status Train() {
-  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({.transport = ait::Gloo()}));
+  AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment({
+                                       .transport = ait::Automatic({.between = ait::Gloo()})}));
   AIT_ASSIGN_OR_RETURN(auto data, ait::TokenDataset::Open("corpus", {.sequence_length = 256,
                                                                      .global_batch_size = 32,
                                                                      .shard = world->shard(),

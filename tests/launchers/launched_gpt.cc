@@ -42,8 +42,9 @@ LaunchedGpt::LaunchedGpt() {
 }
 
 std::vector<std::string> LaunchedGpt::Command(const std::string& out) const {
-  return {AIT_GPT,  "train", "--data",  folder_ / "corpus",     "--out",  folder_ / out,
-          "--size", "tiny",  "--steps", std::to_string(kSteps), "--bf16", "0"};
+  return {AIT_GPT,       "train", "--data",  folder_ / "corpus",     "--out",  folder_ / out,
+          "--size",      "tiny",  "--steps", std::to_string(kSteps), "--bf16", "0",
+          "--transport", "gloo"};  // the same bits on one host and on several
 }
 
 Process LaunchedGpt::Launch(const std::string& tool, std::vector<std::string> launcher,
