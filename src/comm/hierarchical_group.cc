@@ -123,8 +123,9 @@ Work HierarchicalGroup::Start(Operation operation) {
   auto job = std::make_shared<Job>();
   job->operation = std::move(operation);
   job->state = std::make_shared<WorkState>();
-  job->state->OnCancel([this, weak = std::weak_ptr<Job>(job)] {
-    if (const JobPtr alive = weak.lock()) Cancel(alive);
+  job->state->OnCancel([group = weak_from_this(), weak = std::weak_ptr<Job>(job)] {
+    const auto alive = group.lock();  // it may close meanwhile
+    if (const JobPtr mine = weak.lock(); alive != nullptr && mine != nullptr) alive->Cancel(mine);
   });
   {
     std::lock_guard lock(mutex_);

@@ -90,8 +90,9 @@ Work NcclGroup::Start(Operation operation) {
 
 Work NcclGroup::Queue(const JobPtr& job) {
   job->state = std::make_shared<WorkState>();
-  job->state->OnCancel([this, weak = std::weak_ptr<Job>(job)] {
-    if (const JobPtr alive = weak.lock()) Cancel(alive);
+  job->state->OnCancel([group = weak_from_this(), weak = std::weak_ptr<Job>(job)] {
+    const auto alive = group.lock();  // it may close meanwhile
+    if (const JobPtr mine = weak.lock(); alive != nullptr && mine != nullptr) alive->Cancel(mine);
   });
   {
     std::lock_guard lock(mutex_);

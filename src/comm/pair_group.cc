@@ -78,15 +78,16 @@ std::string PairGroup::Key(std::string_view what, int rank) const {
 
 Work PairGroup::Start(Operation operation) {
   if (IsMessage(operation.kind)) {
-    Work work = messages_.Start(std::move(operation));
+    Work work = messages_.Start(std::move(operation), weak_from_this());
     hub_.Wake();
     return work;
   }
   auto job = std::make_shared<Job>();
   job->operation = std::move(operation);
   job->state = std::make_shared<WorkState>();
-  job->state->OnCancel([this, weak = std::weak_ptr<Job>(job)] {
-    if (const JobPtr alive = weak.lock()) Cancel(alive);
+  job->state->OnCancel([group = weak_from_this(), weak = std::weak_ptr<Job>(job)] {
+    const auto alive = group.lock();  // it may close meanwhile
+    if (const JobPtr mine = weak.lock(); alive != nullptr && mine != nullptr) alive->Cancel(mine);
   });
   {
     std::lock_guard lock(mutex_);

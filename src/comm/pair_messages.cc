@@ -73,22 +73,24 @@ StatusOr<PairMessages::Peer*> PairMessages::PeerOf(int rank) {
   return place.get();
 }
 
-Work PairMessages::Start(Operation operation) {
+Work PairMessages::Start(Operation operation, std::weak_ptr<void> owner) {
   auto message = std::make_shared<Message>();
   message->state = std::make_shared<WorkState>();
   message->operation = std::move(operation);
   const Operation& what = message->operation;
-  message->state->OnCancel([this, weak = std::weak_ptr<Message>(message)] {
-    const MessagePtr alive = weak.lock();
-    if (alive == nullptr) return;
-    Endings cancelled;
-    {
-      std::lock_guard lock(mutex_);
-      Withdraw(*peers_[static_cast<std::size_t>(alive->operation.peer.value())], alive,
-               CancelledError("cancelled"), cancelled);
-    }
-    Finish(cancelled);
-  });
+  message->state->OnCancel(
+      [this, owner = std::move(owner), weak = std::weak_ptr<Message>(message)] {
+        const std::shared_ptr<void> group = owner.lock();  // it may close meanwhile
+        const MessagePtr alive = weak.lock();
+        if (group == nullptr || alive == nullptr) return;
+        Endings cancelled;
+        {
+          std::lock_guard lock(mutex_);
+          Withdraw(*peers_[static_cast<std::size_t>(alive->operation.peer.value())], alive,
+                   CancelledError("cancelled"), cancelled);
+        }
+        Finish(cancelled);
+      });
   Endings endings;
   {
     std::lock_guard lock(mutex_);

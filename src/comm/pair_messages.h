@@ -40,7 +40,8 @@ class PairMessages {
   /// **Blocks.** Until the threads have ended; the link was interrupted before. The last call.
   void Stop();
 
-  Work Start(Operation operation);
+  /// `owner` keeps this alive; a message that is cancelled holds it meanwhile.
+  Work Start(Operation operation, std::weak_ptr<void> owner);
   /// Ends what is in flight, and what comes, with `reason`. Waits for nobody.
   void Fail(const Status& reason);
   /// Ends messages whose deadline has come.
