@@ -21,6 +21,7 @@ namespace {
 using c10d::OpType;
 using internal::C10dWork;
 using internal::CheckArithmetic;
+using internal::CheckDense;
 using internal::Contents;
 using internal::Fold;
 using internal::FromC10d;
@@ -168,6 +169,7 @@ class CommunicatorBackend final : public c10d::Backend {
                         " inputs and ", list.size(), " outputs");
       flat.insert(flat.end(), list.begin(), list.end());
     }
+    for (const at::Tensor& input : inputs) CheckDense(input);
     return Run(OpType::ALLGATHER_COALESCED, options.timeout, flat,
                [&](C10dWork& work, Communicator& all, const CallOptions& o) {
                  for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -336,11 +338,20 @@ class CommunicatorBackend final : public c10d::Backend {
     std::lock_guard lock(mutex_);
     TORCH_CHECK(communicator_ != nullptr, "the backend \"ait\" was shut down");
     auto work = c10::make_intrusive<C10dWork>(getRank(), type, ++sequence_);
+    // All of them before the first operation is under way.
+    for (const at::Tensor& tensor : result) CheckDense(tensor);
     work->Returns(std::move(result));
     const at::AutoDispatchBelowADInplaceOrView guard;
-    body(*work, *communicator_,
-         CallOptions{.timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout,
-                     .label = "c10d"});
+    try {
+      body(*work, *communicator_,
+           CallOptions{.timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout,
+                       .label = "c10d"});
+    } catch (...) {
+      // What was started uses memory that only `work` keeps.
+      work->abort();
+      for (const Work& each : work->works()) each.Wait().IgnoreError();
+      throw;
+    }
     work->Begin();
     if (coalescing_ != nullptr) {
       for (const Work& each : work->works()) coalescing_->Add(each);
@@ -352,6 +363,7 @@ class CommunicatorBackend final : public c10d::Backend {
                         const c10d::AllreduceOptions& options) {
     Tensors reals;
     for (const at::Tensor& tensor : tensors) {
+      CheckDense(tensor);
       reals.push_back(Real(tensor, options.reduceOp));
       CheckArithmetic(reals.back(), options.reduceOp);
     }
@@ -387,6 +399,7 @@ class CommunicatorBackend final : public c10d::Backend {
     TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "all-gather: ", inputs.size(),
                       " inputs and ", outputs.size(), " outputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+      CheckDense(inputs[i]);
       CheckCount(outputs[i], inputs[i].numel() * getSize());
     }
     return Run(type, options.timeout, outputs,
@@ -413,6 +426,7 @@ class CommunicatorBackend final : public c10d::Backend {
                       " inputs and ", outputs.size(), " outputs");
     Tensors from, to;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+      CheckDense(inputs[i]);
       CheckCount(inputs[i], outputs[i].numel() * getSize());
       from.push_back(Scaled(Real(inputs[i], options.reduceOp), options.reduceOp));
       to.push_back(Real(outputs[i], options.reduceOp));

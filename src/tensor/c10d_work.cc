@@ -23,13 +23,6 @@ std::exception_ptr ExceptionOf(const Status& status) {
   return std::make_exception_ptr(c10::DistBackendError(here, text));
 }
 
-void CheckDense(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), "the tensor is undefined");
-  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && tensor.device().is_cpu(),
-                    "the backend \"ait\" carries dense tensors on the CPU; this one is ",
-                    tensor.layout(), " on ", tensor.device());
-}
-
 Buffer Elements(const at::Tensor& contiguous) {
   const StatusOr<DType> dtype = FromTorch(contiguous.scalar_type());
   void* const data = const_cast<void*>(contiguous.const_data_ptr());
@@ -84,6 +77,13 @@ Buffer Row(const std::vector<at::Tensor>& tensors) {
 }
 
 }  // namespace
+
+void CheckDense(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.defined(), "the tensor is undefined");
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && tensor.device().is_cpu(),
+                    "the backend \"ait\" carries dense tensors on the CPU; this one is ",
+                    tensor.layout(), " on ", tensor.device());
+}
 
 C10dWork::C10dWork(int rank, c10d::OpType type, std::uint64_t sequence)
     : c10d::Work(rank, type),

@@ -30,6 +30,9 @@ namespace ait::inline v0::internal {
 /// What is in memory behind a stand-in at first.
 enum class Contents { kNothing, kOfTensor };
 
+/// Throws unless the backend carries this tensor.
+void CheckDense(const at::Tensor& tensor);
+
 class C10dWork final : public c10d::Work {
  public:
   C10dWork(int rank, c10d::OpType type, std::uint64_t sequence);

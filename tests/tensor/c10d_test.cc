@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/Functional.hpp>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
+#include "ait/comm/flight_recorder.h"
 #include "support/document.h"
 
 namespace ait {
@@ -377,6 +378,36 @@ TEST(Backend, ErrorsCarryTheTextOfAit) {
                                     ::testing::ThrowsMessage<c10::Error>(HasSubstr("average")));
                       }),
             "");
+}
+
+TEST(Backend, AListThatIsRefusedStartsNothing) {
+  OverThreads(2, [](c10d::Backend& b) {
+    const at::Tensor dense = Given({4}, b.getRank());
+    const at::Tensor sparse = at::eye(3).to_sparse();
+    Tensors reduced = {dense, sparse}, wide = {at::zeros({8}), at::zeros({6, 3})};
+    const auto refuses = [](const std::function<void()>& call) {
+      EXPECT_THAT(call, ::testing::ThrowsMessage<c10::ValueError>(HasSubstr("dense")));
+    };
+    refuses([&] { b.allreduce_coalesced(reduced); });
+    refuses([&] { b.allgather_into_tensor_coalesced(wide, reduced); });
+    refuses([&] { b.reduce_scatter_tensor_coalesced(reduced, wide); });
+    std::vector<Tensors> lists = {{at::zeros({4}), at::zeros({3, 3})}, {at::zeros({4}), at::zeros({3, 3})}};
+    refuses([&] { b.allgather_coalesced(lists, reduced); });
+    EXPECT_TRUE(dense.equal(Given({4}, b.getRank()))) << "nothing was started";
+    Tensors x = {Given({4}, b.getRank())};
+    b.allreduce(x)->wait();
+    return x;
+  });
+}
+
+TEST(Backend, AThrowInTheMiddleOfAListWaitsForWhatWasStarted) {
+  const auto group = MakeThreadGroup(WorldSize(2), {.timeout = std::chrono::seconds(30)});
+  const auto backend = ToBackend(group[0]);
+  Tensors inputs = {at::zeros({4}), at::zeros({4})};
+  std::vector<Tensors> outputs = {{at::zeros({4}), at::zeros({5})}, {at::zeros({4}), at::zeros({4})}};
+  EXPECT_THAT([&] { backend->allgather_coalesced(outputs, inputs); },
+              ::testing::ThrowsMessage<c10::ValueError>(HasSubstr("5 elements")));
+  EXPECT_TRUE(group[0]->recorder().Outstanding().empty());
 }
 
 TEST(Backend, ADeadlineNamesWhoIsMissing) {
