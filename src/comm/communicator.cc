@@ -278,7 +278,7 @@ void Communicator::Abort(const Status& reason) {
       alone_aborted_ = reason.ok() ? AbortedError("no reason was given") : reason;
     }
   }
-  options_.recorder->Fail(reason);
+  group_->Fail(reason);
   transport_->Abort(reason);
 }
 

@@ -58,6 +58,12 @@ std::uint64_t PartsHash(const Operation& operation) {
   return differ ? hash | 1 : 0;
 }
 
+/// Tells that something else went wrong, or that somebody wanted it so.
+bool IsEcho(const Status& status) {
+  return status.ok() || status.code() == StatusCode::kAborted ||
+         status.code() == StatusCode::kCancelled;
+}
+
 bool IsOver(FlightState state) {
   return state == FlightState::kDone || state == FlightState::kFailed;
 }
@@ -143,8 +149,10 @@ Status FlightRecorder::End(GroupInfo& group, std::uint64_t number, Status status
   }
   if (status.ok()) return status;
   status = Failed(number, status);
+  // The group goes on after a call that was refused.
+  if (finished == Time{} && status.code() == StatusCode::kInvalidArgument) return status;
   // A message that does not come, or is taken back, may be part of a program's plan.
-  if (!is_message || status.code() == StatusCode::kUnavailable) Fail(status);
+  if (!is_message || status.code() == StatusCode::kUnavailable) FailGroup(group, status);
   return status;
 }
 
@@ -172,12 +180,37 @@ void FlightRecorder::Explain(std::uint64_t number, std::string text) {
 
 void FlightRecorder::Fail(const Status& reason) {
   std::lock_guard lock(mutex_);
-  if (!failure_.ok()) return;
-  failure_ = reason.ok() ? AbortedError("no reason was given") : reason;
+  FailLocked(reason);
+}
+
+void FlightRecorder::FailGroup(GroupInfo& group, const Status& reason) {
+  std::lock_guard lock(mutex_);
+  if (!std::exchange(group.failed, true)) FailLocked(reason);
+}
+
+void FlightRecorder::FailLocked(const Status& reason) {
+  if (failure_.ok() || !IsEcho(reason)) {
+    failure_ = reason.ok() ? AbortedError("no reason was given") : reason;
+  }
   if (options_.directory.empty()) return;
+  dump_again_ = true;
+  if (dumping_) return;
+  if (dumper_.joinable()) dumper_.join();  // it has done its work
   // Not here: the caller may hold up a transport. Without a thread the destructor writes it.
-  auto thread = internal::StartOwnThread("the flight recorder", [this] { DumpAndTell(); });
-  if (thread.ok()) dumper_ = *std::move(thread);
+  auto thread = internal::StartOwnThread("the flight recorder", [this] { RunDumper(); });
+  if (!thread.ok()) return;
+  dumper_ = *std::move(thread);
+  dumping_ = true;
+}
+
+void FlightRecorder::RunDumper() {
+  std::unique_lock lock(mutex_);
+  while (std::exchange(dump_again_, false)) {
+    lock.unlock();
+    DumpAndTell();
+    lock.lock();
+  }
+  dumping_ = false;
 }
 
 void FlightRecorder::DumpAndTell() const {

@@ -250,6 +250,36 @@ TEST(FlightRecorder, TheFirstFailureLeavesAFileAndTheEndANewerOne) {
   EXPECT_EQ(file["operations"].size(), 2u);
 }
 
+TEST(FlightRecorder, ARefusedCallIsNoFailureAndEveryGroupThatFailsLeavesAFile) {
+  const testing::TempDir directory;
+  const auto recorder = std::make_shared<FlightRecorder>(FlightRecorderOptions{
+      .rank = Rank(1), .size = WorldSize(3), .directory = directory / "flight"});
+  const auto ends_with = [&](const char* text) {
+    for (int i = 0; i < 2000; ++i) {  // a thread writes it
+      const nlohmann::json file = ReadJson(directory / "flight/rank-1.json");
+      if (file.is_object() && file["failure"] == text) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  };
+  auto alone = MakeThreadGroup(WorldSize(1), {.recorder = recorder}).front();
+  std::vector<float> x(4);
+  EXPECT_THAT(alone->Broadcast(View(x), Rank(7)).Wait(), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_EQ(recorder->Report().failure, "");
+
+  const auto child = recorder->AddGroup("child", {Rank(1), Rank(2)});
+  const auto world = recorder->AddGroup("world", {Rank(0), Rank(1), Rank(2)});
+  child->Fail(CancelledError("taken back"));
+  EXPECT_TRUE(ends_with("taken back"));
+  world->Fail(UnavailableError("rank 2 died"));
+  EXPECT_TRUE(ends_with("rank 2 died"));
+  world->Fail(UnavailableError("told again"));
+  recorder->AddGroup("other", {Rank(1)})->Fail(AbortedError("the group ended"));
+  EXPECT_EQ(recorder->Report().failure, "rank 2 died") << "what the others say tells less";
+  recorder->AddGroup("survivors", {Rank(0), Rank(1)})->Fail(UnavailableError("rank 0 died"));
+  EXPECT_TRUE(ends_with("rank 0 died"));
+}
+
 TEST(FlightRecorder, ARunThatEndsWellLeavesNoFile) {
   const testing::TempDir directory;
   {

@@ -8,8 +8,9 @@
 // Every `Communicator` writes into one: that of its `CommunicatorOptions`, or a small one of its
 // own; groups made by `Split` share it. A record costs some tens of nanoseconds and no allocation.
 // The record leaves the process as JSON: on demand, and by itself into `directory` when the first
-// operation fails and again when the recorder ends after a failure. `ait hang DIR` merges the files
-// of all ranks into one verdict.
+// operation of a group fails and again when the recorder ends after a failure. An operation that the
+// call refuses for its arguments is written down and is no failure: the group goes on. `ait hang DIR`
+// merges the files of all ranks into one verdict.
 //
 //   auto recorder = std::make_shared<FlightRecorder>(
 //       FlightRecorderOptions{.rank = Rank(0), .size = WorldSize(4), .directory = "flight"});
@@ -103,7 +104,8 @@ class FlightRecorder : public std::enable_shared_from_this<FlightRecorder> {
   /// The same into the directory of the options; nothing without one.
   Status Dump() const;
 
-  /// Notes that the run is over for this rank, and why; the first reason counts. Starts a dump.
+  /// Notes that the run is over for this rank, and why; starts a dump. The last reason counts, but
+  /// ABORTED and CANCELLED, which tell of another one, do not take the place of an earlier one.
   void Fail(const Status& reason);
 
   // For `Communicator` and for what watches over a run.
@@ -139,6 +141,7 @@ class FlightRecorder : public std::enable_shared_from_this<FlightRecorder> {
     std::uint32_t id = 0;
     // Guarded by the lock.
     bool closed = false;
+    bool failed = false;         // guarded by `mutex_`
     std::uint64_t issued = 0;    // sequence number of the last collective that was called
     std::uint64_t finished = 0;  // and of the last that was done
   };
@@ -154,7 +157,9 @@ class FlightRecorder : public std::enable_shared_from_this<FlightRecorder> {
   Status Failed(std::uint64_t number, const Status& status);
   void Close(GroupInfo& group);
   std::string GroupName(std::uint32_t id) const;
-  void StartDump(const Status& reason);
+  void FailGroup(GroupInfo& group, const Status& reason);
+  void FailLocked(const Status& reason);
+  void RunDumper();
   void DumpAndTell() const;
 
   const FlightRecorderOptions options_;
@@ -176,6 +181,8 @@ class FlightRecorder : public std::enable_shared_from_this<FlightRecorder> {
   std::deque<std::string> told_;                       // the last explanations, for the file
   Status failure_;
   std::thread dumper_;
+  bool dumping_ = false;     // the thread is at work
+  bool dump_again_ = false;  // and has to once more
 };
 
 /// A group's share of a recorder, which it keeps alive. The group is closed when this ends.
@@ -198,6 +205,8 @@ class FlightGroup {
   Status End(std::uint64_t number, Status status, Time started, Time finished) {
     return recorder_->End(*info_, number, std::move(status), started, finished);
   }
+  /// Notes that the group is over for this rank, and why, if it is the first reason of the group.
+  void Fail(const Status& reason) { recorder_->FailGroup(*info_, reason); }
 
  private:
   friend class FlightRecorder;
