@@ -180,6 +180,20 @@ TEST(Hierarchical, RandomOperationsInFlightAtOnce) {
   }));
 }
 
+TEST(Hierarchical, ACancelMayComeWhileTheGroupCloses) {
+  for (int round = 0; round < 20; ++round) {
+    OnHosts(kTwoByTwo, {}, {}, [&](Group all) {
+      if (all->rank() != Rank(0)) return OkStatus();  // leaves: the others may find that out first
+      const Work barrier = all->Barrier();
+      std::thread canceller([&] { barrier.Cancel(); });
+      all.reset();
+      canceller.join();
+      EXPECT_FALSE(barrier.Wait().ok());
+      return OkStatus();
+    });
+  }
+}
+
 TEST(Hierarchical, PartsThatDoNotFitAreRefused) {
   const Deadline deadline = Deadline::After(std::chrono::seconds(10));
   auto parts = ThreadHosts(kTwoByTwo);

@@ -53,6 +53,25 @@ std::vector<Connected> ConnectTwo(int local_size, const GlooOptions& options = {
   return result;
 }
 
+TEST(Gloo, ACancelMayComeWhileTheGroupCloses) {
+  for (int round = 0; round < 10; ++round) {
+    std::vector<Connected> ends = ConnectTwo(2);
+    for (const Connected& end : ends) ASSERT_OK(end);
+    std::vector<float> x(8);
+    auto communicator = std::make_unique<Communicator>(*std::move(ends[0]));
+    const Work barrier = communicator->Barrier();
+    const Work message = communicator->Receive(View(x), Rank(1));
+    std::thread canceller([&] {
+      message.Cancel();
+      barrier.Cancel();
+    });
+    communicator.reset();
+    canceller.join();
+    EXPECT_FALSE(barrier.Wait().ok());
+    EXPECT_FALSE(message.Wait().ok());
+  }
+}
+
 TEST(Gloo, ConnectsAndSums) {
   std::vector<Connected> ends = ConnectTwo(2, {.segment = KiB(4)});
   std::vector<std::future<std::vector<float>>> sums;
