@@ -273,6 +273,10 @@ Status MeasureCollectives(Communicator& all, MemoryHandle memory, const CommBenc
     return OkStatus();
   };
   for (const OperationKind kind : options.kinds) {
+    if (kind == OperationKind::kSend && ranks == 1) {  // nobody to send to
+      if (options.kinds.size() > 1) continue;
+      return InvalidArgumentError("sendrecv needs two ranks or more, and there is one");
+    }
     for (const DType dtype : options.dtypes) {
       if (kind == OperationKind::kBarrier && dtype != options.dtypes.front()) continue;
       std::vector<std::optional<ReduceOp>> reduce_ops = {std::nullopt};

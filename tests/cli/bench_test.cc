@@ -108,6 +108,13 @@ TEST(AitBench, UnderALauncherEachProcessIsOneRank) {
   EXPECT_THAT(run.standard_output(), HasSubstr("values : 0 OK"));
 }
 
+TEST(AitBench, OneRankLeavesOutWhatNeedsTwo) {
+  Process bench = Bench({"-n", "1", "-e", "4K"});
+  bench.ExpectExit(0, "# Out of bounds values : 0 OK\n");
+  EXPECT_THAT(bench.standard_output(), Not(HasSubstr("sendrecv")));
+  Bench({"-n", "1", "--op", "sendrecv"}).ExpectExit(1, "sendrecv needs two ranks or more");
+}
+
 TEST(AitBench, RefusesWhatItDoesNotKnow) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--op", "all_reduce,allreduce"}, "--op does not know 'allreduce'"},
