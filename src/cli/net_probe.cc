@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "ait/comm/communicator.h"
@@ -119,14 +121,23 @@ class Prober {
 
   StatusOr<std::vector<PairResult>> Run() {
     AIT_RETURN_IF_ERROR(Publish());
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < options_.size.value(); ++rank) {
+      AIT_ASSIGN_OR_RETURN(const std::string text, store_.Get(Key("place", rank), Patient()));
+      places_.push_back(nlohmann::json::parse(text));
+      hosts.push_back(places_.back()["host"]);
+    }
     std::vector<PairResult> results;
-    for (int from = 0; from < options_.size.value(); ++from) {
-      for (int to = 0; to < options_.size.value(); ++to) {
-        if (from == to) continue;
-        AIT_ASSIGN_OR_RETURN(PairResult result, Pair(from, to));
+    for (const auto& round : ProbeRounds(hosts)) {
+      for (const auto& [from, to] : round) AIT_RETURN_IF_ERROR(Measure(from, to));
+      for (const auto& [from, to] : round) {  // the next round begins when all know this one
+        AIT_ASSIGN_OR_RETURN(PairResult result, ResultOf(from, to));
         results.push_back(std::move(result));
       }
     }
+    std::sort(results.begin(), results.end(), [](const PairResult& a, const PairResult& b) {
+      return std::tie(a.from, a.to) < std::tie(b.from, b.to);
+    });
     return results;
   }
 
@@ -138,8 +149,18 @@ class Prober {
     return Deadline::After(options_.timeout * 4 + std::chrono::seconds(30));
   }
 
-  /// Listens, and tells the others where.
+  /// Tells the others where this rank listens, or why it cannot: they go on without.
   Status Publish() {
+    const StatusOr<std::uint16_t> port = Listen();
+    const StatusOr<std::string> host = HostIdentity();
+    const nlohmann::json place = {{"address", options_.address},
+                                  {"port", port.ok() ? *port : 0},
+                                  {"host", host.ok() ? *host : ""},
+                                  {"error", port.ok() ? "" : Message(port.status())}};
+    return store_.Set(Key("place", options_.rank.value()), place.dump());
+  }
+
+  StatusOr<std::uint16_t> Listen() {
     AIT_ASSIGN_OR_RETURN(Address own, ParseAddress(options_.address, 0));
     listener_ = Socket(socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     auto* address = reinterpret_cast<sockaddr*>(&own.storage);
@@ -148,52 +169,53 @@ class Prober {
     }
     listen(listener_.fd(), 16);
     getsockname(listener_.fd(), address, &own.length);
-    const std::uint16_t port =
-        ntohs(own.storage.ss_family == AF_INET
-                  ? reinterpret_cast<sockaddr_in*>(&own.storage)->sin_port
-                  : reinterpret_cast<sockaddr_in6*>(&own.storage)->sin6_port);
-    const StatusOr<std::string> host = HostIdentity();
-    const nlohmann::json place = {
-        {"address", options_.address}, {"port", port}, {"host", host.ok() ? *host : ""}};
-    return store_.Set(Key("place", options_.rank.value()), place.dump());
+    return ntohs(own.storage.ss_family == AF_INET
+                     ? reinterpret_cast<sockaddr_in*>(&own.storage)->sin_port
+                     : reinterpret_cast<sockaddr_in6*>(&own.storage)->sin6_port);
   }
 
-  StatusOr<nlohmann::json> PlaceOf(int rank) {
-    AIT_ASSIGN_OR_RETURN(const std::string text, store_.Get(Key("place", rank), Patient()));
-    return nlohmann::json::parse(text);
+  PairResult About(int from, int to) const {
+    const nlohmann::json& source = places_[static_cast<std::size_t>(from)];
+    const nlohmann::json& target = places_[static_cast<std::size_t>(to)];
+    return {.from = from,
+            .to = to,
+            .address = target["address"],
+            .error = target["error"],
+            .shares_host = source["host"] == target["host"] && source["host"] != ""};
   }
 
-  StatusOr<PairResult> Pair(int from, int to) {
+  /// The part of this rank. The first of the pair reports to the store.
+  Status Measure(int from, int to) {
     const int own = options_.rank.value();
-    AIT_ASSIGN_OR_RETURN(const nlohmann::json source, PlaceOf(from));
-    AIT_ASSIGN_OR_RETURN(const nlohmann::json target, PlaceOf(to));
-    PairResult result{.from = from, .to = to, .address = target["address"]};
-    result.shares_host = source["host"] == target["host"] && source["host"] != "";
-    // Each end reports to the store; what both need stands there when this returns.
-    const std::string key = Key("pair", from, to);
-    if (own == from) {
-      if (const Status status = Connect(target, result); !status.ok()) {
-        result.error = Message(status);
-      }
-    } else if (own == to) {
+    if (own != from && own != to) return OkStatus();
+    PairResult result = About(from, to);
+    if (!result.error.empty()) {
+      // Nobody listens.
+    } else if (own == from) {
+      const Status status = Connect(places_[static_cast<std::size_t>(to)], result);
+      if (!status.ok()) result.error = Message(status);
+    } else {
       Answer(from).IgnoreError();  // the other end tells
     }
-    if (result.shares_host && from < to && (own == from || own == to)) {
+    if (result.shares_host && from < to) {
       if (const Status status = ShareMemory(from, to, result); !status.ok()) {
         result.shared_memory_error = Message(status);
       }
     }
-    if (own == from) {
-      const nlohmann::json measured = {result.error,
-                                       result.latency_us,
-                                       result.gigabytes_per_second,
-                                       result.shared_memory_error,
-                                       result.shared_memory_latency_us,
-                                       result.shared_memory_gigabytes_per_second};
-      AIT_RETURN_IF_ERROR(store_.Set(key, measured.dump()));
-    }
-    AIT_ASSIGN_OR_RETURN(const std::string text, store_.Get(key, Patient()));
+    if (own != from) return OkStatus();
+    const nlohmann::json measured = {result.error,
+                                     result.latency_us,
+                                     result.gigabytes_per_second,
+                                     result.shared_memory_error,
+                                     result.shared_memory_latency_us,
+                                     result.shared_memory_gigabytes_per_second};
+    return store_.Set(Key("pair", from, to), measured.dump());
+  }
+
+  StatusOr<PairResult> ResultOf(int from, int to) {
+    AIT_ASSIGN_OR_RETURN(const std::string text, store_.Get(Key("pair", from, to), Patient()));
     const nlohmann::json measured = nlohmann::json::parse(text);
+    PairResult result = About(from, to);
     result.error = measured[0];
     result.latency_us = measured[1];
     result.gigabytes_per_second = measured[2];
@@ -301,9 +323,36 @@ class Prober {
   Store& store_;
   const ProbeOptions& options_;
   Socket listener_;
+  std::vector<nlohmann::json> places_;  // by rank
 };
 
 }  // namespace
+
+std::vector<std::vector<std::pair<int, int>>> ProbeRounds(const std::vector<std::string>& hosts) {
+  const int size = static_cast<int>(hosts.size());
+  std::vector<std::vector<std::pair<int, int>>> rounds;
+  std::map<std::string, std::vector<bool>> busy;  // by host: in which rounds
+  const auto host_of = [&](int rank) {
+    const std::string& host = hosts[static_cast<std::size_t>(rank)];
+    return host.empty() ? StrCat("rank ", rank) : host;
+  };
+  for (int distance = 1; distance < size; ++distance) {
+    for (int from = 0; from < size; ++from) {
+      const int to = (from + distance) % size;
+      std::vector<bool>& ours = busy[host_of(from)];
+      std::vector<bool>& theirs = busy[host_of(to)];
+      std::size_t round = 0;
+      while (round < rounds.size() && (ours[round] || theirs[round])) ++round;
+      if (round == rounds.size()) {
+        rounds.emplace_back();
+        for (int rank = 0; rank < size; ++rank) busy[host_of(rank)].resize(rounds.size());
+      }
+      rounds[round].emplace_back(from, to);
+      ours[round] = theirs[round] = true;
+    }
+  }
+  return rounds;
+}
 
 StatusOr<std::vector<PairResult>> ProbePairs(Store& store, const ProbeOptions& options) {
   return Prober(store, options).Run();

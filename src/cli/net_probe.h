@@ -6,6 +6,7 @@
 // whether ranks of one host can share memory.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ait/base/clock.h"
@@ -36,8 +37,13 @@ struct ProbeOptions {
   Duration timeout = std::chrono::seconds(5);  // of one pair
 };
 
-/// **Collective. Blocks.** Pairs in turn, so that they do not disturb each other. All ranks get the
-/// results of all pairs. **Errors.** Those of the store; a pair that fails is a result.
+/// All ordered pairs of ranks in rounds: within one, no two pairs share a host, so that they do not
+/// disturb each other. `hosts` has the host of every rank, "" where it is unknown.
+std::vector<std::vector<std::pair<int, int>>> ProbeRounds(const std::vector<std::string>& hosts);
+
+/// **Collective. Blocks.** The pairs of a round at the same time, round by round. All ranks get the
+/// results of all pairs, by rank. **Errors.** Those of the store; a pair that fails, and a rank that
+/// cannot listen, is a result.
 StatusOr<std::vector<PairResult>> ProbePairs(Store& store, const ProbeOptions& options);
 
 }  // namespace ait::cli
