@@ -6,6 +6,7 @@
 
 #include "tensor/torch_internal.h"
 // Keep the order.
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <string>
@@ -39,6 +40,11 @@ inline std::string OnThreads(int ranks, const std::function<void(int rank)>& bod
   }
   return "";
 }
+
+// libtorch 2.11 has one flight recorder a process, into whose map of groups the first collectives of
+// two groups write without a lock: ranks that are threads crash there, once in some hundred runs.
+// Read when it is first used, which is after this.
+inline const int no_flight_recorder = setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
 
 /// libtorch's Gloo over the loopback interface.
 inline C10dBackendPtr RealGloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
