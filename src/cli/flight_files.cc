@@ -155,7 +155,8 @@ RankReport AsOf(const FlightFile& file, std::int64_t moment) {
 
 /// Ranks that others saw die.
 std::set<int> DeadRanks(const FlightFiles& files) {
-  static const std::regex kDied("rank [0-9]+ \\(([0-9]+) of the world\\) died|rank ([0-9]+) died");
+  static const std::regex kDied(
+      "rank [0-9]+ \\(([0-9]+) of the world\\) (?:has )?died|rank ([0-9]+) (?:has )?died");
   std::set<int> dead;
   for (const FlightFile& file : files.files) {
     const std::string& text = file.rank.failure;
