@@ -183,6 +183,10 @@ StatusOr<Request> ReadRequest(const cxxopts::ParseResult& parsed) {
     return InvalidArgumentError("--min-size ", options.min_bytes, " is more than --max-size ",
                                 options.max_bytes);
   }
+  if (options.max_bytes < 8) {
+    return InvalidArgumentError("--max-size ", options.max_bytes,
+                                " is less than one element of 8 bytes; nothing would be measured");
+  }
   AIT_ASSIGN_OR_RETURN(options.factor, ParseNumber("--factor", text("factor"), 1.01, 1e9,
                                                    "a number above 1, such as 2"));
   AIT_ASSIGN_OR_RETURN(options.iterations, ParseNumber("--iters", text("iters"), 1, 100'000'000,

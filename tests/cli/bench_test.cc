@@ -123,6 +123,7 @@ TEST(AitBench, RefusesWhatItDoesNotKnow) {
       {{"--transport", "pigeon"}, "--transport cannot be 'pigeon': give threads or shm"},
       {{"-b", "4X"}, "--min-size cannot be '4X'"},
       {{"-b", "8K", "-e", "4K"}, "--min-size 8192 is more than --max-size 4096"},
+      {{"-b", "1", "-e", "3"}, "--max-size 3 is less than one element"},
       {{"-f", "1"}, "--factor cannot be '1'"},
       {{"--iters", "0"}, "--iters cannot be '0'"},
       {{"-n", "0"}, "-n cannot be '0'"},
