@@ -78,11 +78,11 @@ TEST_F(GptExample, InterruptsWithoutEndLoseNothing) {
 }
 
 TEST_F(GptExample, CompressesItsGradients) {
-  Process run = Process::Spawn(
-      {.program = AIT_PROGRAM,
-       .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", Pack(5000), "--out",
-                folder_ / "run", "--minutes", "60", "--compress", "int8"},
-       .timeout = std::chrono::seconds(120)});
+  Process run =
+      Process::Spawn({.program = AIT_PROGRAM,
+                      .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", Pack(5000),
+                               "--out", folder_ / "run", "--minutes", "60", "--compress", "int8"},
+                      .timeout = std::chrono::seconds(120)});
   run.ReadUntil("step 1");
   run.Signal(SIGINT);
   run.ExpectExit(0, "weights and metrics");

@@ -391,7 +391,8 @@ TEST(Backend, AListThatIsRefusedStartsNothing) {
     refuses([&] { b.allreduce_coalesced(reduced); });
     refuses([&] { b.allgather_into_tensor_coalesced(wide, reduced); });
     refuses([&] { b.reduce_scatter_tensor_coalesced(reduced, wide); });
-    std::vector<Tensors> lists = {{at::zeros({4}), at::zeros({3, 3})}, {at::zeros({4}), at::zeros({3, 3})}};
+    std::vector<Tensors> lists = {{at::zeros({4}), at::zeros({3, 3})},
+                                  {at::zeros({4}), at::zeros({3, 3})}};
     refuses([&] { b.allgather_coalesced(lists, reduced); });
     EXPECT_TRUE(dense.equal(Given({4}, b.getRank()))) << "nothing was started";
     Tensors x = {Given({4}, b.getRank())};
@@ -404,7 +405,8 @@ TEST(Backend, AThrowInTheMiddleOfAListWaitsForWhatWasStarted) {
   const auto group = MakeThreadGroup(WorldSize(2), {.timeout = std::chrono::seconds(30)});
   const auto backend = ToBackend(group[0]);
   Tensors inputs = {at::zeros({4}), at::zeros({4})};
-  std::vector<Tensors> outputs = {{at::zeros({4}), at::zeros({5})}, {at::zeros({4}), at::zeros({4})}};
+  std::vector<Tensors> outputs = {{at::zeros({4}), at::zeros({5})},
+                                  {at::zeros({4}), at::zeros({4})}};
   EXPECT_THAT([&] { backend->allgather_coalesced(outputs, inputs); },
               ::testing::ThrowsMessage<c10::ValueError>(HasSubstr("5 elements")));
   EXPECT_TRUE(group[0]->recorder().Outstanding().empty());

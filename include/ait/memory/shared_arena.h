@@ -40,7 +40,7 @@ namespace ait::inline v0 {
 
 /// When an arena takes its memory from the system.
 enum class ArenaReservation {
-  kAtCreation,    ///< all of it, once
+  kAtCreation,  ///< all of it, once
   /// With each block, so that capacity is address space only. Blocks of 8 MiB and more get huge
   /// pages where the kernel has them, which takes about 2 ms a MiB, once, and give them back.
   kAtAllocation,
