@@ -17,15 +17,16 @@ std::int64_t OffsetOf(const std::vector<std::int64_t>& counts, std::size_t rank)
                          std::int64_t{0});
 }
 
-/// Reduces elements [begin, begin + length) of every rank's input.
-void ReduceSlice(std::span<const Operation* const> operations, std::int64_t begin,
-                 std::int64_t length, std::span<void* const> outputs, Stores stores) {
+/// Reduces elements [begin, begin + length) of every rank's input, as `own` asks.
+void ReduceSlice(std::span<const Operation* const> operations, const Operation& own,
+                 std::int64_t begin, std::int64_t length, std::span<void* const> outputs,
+                 Stores stores) {
   if (length == 0) return;
   std::vector<const void*> inputs;
   for (const Operation* operation : operations) {
     inputs.push_back(operation->input.Slice(begin, length).data);
   }
-  ReduceRanks(inputs, outputs, length, operations[0]->dtype, operations[0]->reduce, stores);
+  ReduceRanks(inputs, outputs, length, own.dtype, own.reduce, stores);
 }
 
 void AllReducePart(std::span<const Operation* const> operations, std::size_t rank) {
@@ -39,7 +40,7 @@ void AllReducePart(std::span<const Operation* const> operations, std::size_t ran
   for (const Operation* operation : operations) {
     outputs.push_back(operation->output.Slice(begin, length).data);
   }
-  ReduceSlice(operations, begin, length, outputs, Stores::kCached);
+  ReduceSlice(operations, *operations[rank], begin, length, outputs, Stores::kCached);
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void RunPart(std::span<const Operation* const> operations, Rank rank) {
       void* const output[] = {own.output.data};
       const std::int64_t begin = OffsetOf(own.counts, self);
       const bool in_place = own.input.Slice(begin, 0).data == own.output.data;
-      return ReduceSlice(operations, begin, own.counts[self], output,
+      return ReduceSlice(operations, own, begin, own.counts[self], output,
                          in_place ? Stores::kCached : StoresOf(own.output.bytes()));
     }
     case OperationKind::kAllGather:

@@ -205,9 +205,7 @@ void ShmCollective::RunDirect() {
     }
     Operation& view = views_[at];
     all_[at] = &view;
-    view.reduce = operation_->reduce;
     view.dtype = operation_->dtype;
-    view.reduce = operation_->reduce;
     view.input.dtype = operation_->dtype;
     view.input.data =
         group_.At(peer, group_.line(peer).where[place_].load(std::memory_order_relaxed), 0);
