@@ -25,6 +25,7 @@
 #include "cli/comm_bench.h"
 #include "cli/comm_bench_table.h"
 #include "cli/program.h"
+#include "cli/topic.h"
 #include "comm/shm_ranks.h"
 
 namespace ait::cli {
@@ -290,23 +291,10 @@ int RunComm(const cxxopts::ParseResult& parsed, int argc, char** argv) {
 
 int RunBench(int argc, char** argv) {
   cxxopts::Options options = MakeOptions();
-  std::vector<char*> words(argv, argv + argc);  // without "comm", which comes first
-  const bool is_comm = argc > 1 && std::string_view(argv[1]) == "comm";
-  if (is_comm) words.erase(words.begin() + 1);
-  try {
-    const cxxopts::ParseResult parsed = options.parse(static_cast<int>(words.size()), words.data());
-    if (parsed.count("help") != 0) {
-      std::printf("%s%s", options.help().c_str(), kExamples);
-      return kSuccess;
-    }
-    if (!is_comm) return FailUsage("bench", "say what to measure: ait bench comm");
-    if (!parsed.unmatched().empty()) {
-      return FailUsage("bench", "takes no argument " + parsed.unmatched().front());
-    }
-    return RunComm(parsed, argc, argv);
-  } catch (const cxxopts::exceptions::exception& error) {
-    return FailUsage("bench", error);
-  }
+  return RunTopic(
+      {.subcommand = "bench", .name = "comm", .ask = "say what to measure", .examples = kExamples},
+      options, argc, argv,
+      [&](const cxxopts::ParseResult& parsed) { return RunComm(parsed, argc, argv); });
 }
 
 }  // namespace ait::cli

@@ -21,6 +21,7 @@
 #include "cli/doctor_report.h"
 #include "cli/net_probe.h"
 #include "cli/program.h"
+#include "cli/topic.h"
 
 namespace ait::cli {
 namespace {
@@ -189,23 +190,10 @@ int RunDoctor(int argc, char** argv) {
       cxxopts::value<std::string>(), "N");
   add("json", "also write the report", cxxopts::value<std::string>(), "FILE");
   add("h,help", "print this help");
-  std::vector<char*> words(argv, argv + argc);  // without "net", which comes first
-  const bool is_net = argc > 1 && std::string_view(argv[1]) == "net";
-  if (is_net) words.erase(words.begin() + 1);
-  try {
-    const cxxopts::ParseResult parsed = options.parse(static_cast<int>(words.size()), words.data());
-    if (parsed.count("help") != 0) {
-      std::printf("%s%s", options.help().c_str(), kExamples);
-      return kSuccess;
-    }
-    if (!is_net) return FailUsage("doctor", "say what to look at: ait doctor net");
-    if (!parsed.unmatched().empty()) {
-      return FailUsage("doctor", "takes no argument " + parsed.unmatched().front());
-    }
-    return RunNet(parsed, argc, argv);
-  } catch (const cxxopts::exceptions::exception& error) {
-    return FailUsage("doctor", error);
-  }
+  return RunTopic(
+      {.subcommand = "doctor", .name = "net", .ask = "say what to look at", .examples = kExamples},
+      options, argc, argv,
+      [&](const cxxopts::ParseResult& parsed) { return RunNet(parsed, argc, argv); });
 }
 
 }  // namespace ait::cli
