@@ -157,7 +157,8 @@ class Ours {
 
   void Step(const ait::StepOptions& options) {
     Check(bound_->BeginStep(options));
-    Check(bound_->Update({.begin = 0, .parameters = parameters(), .gradients = gradients()}));
+    Check(bound_->Update(
+        {.begin = 0, .parameters = ait::View(parameters()), .gradients = ait::View(gradients())}));
   }
 
   ait::Executor executor_;

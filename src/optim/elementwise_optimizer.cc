@@ -94,19 +94,33 @@ class ElementwiseOptimizer final : public BoundOptimizer {
       return FailedPreconditionError(
           "the optimizer is asked to update before a step was begun; call BeginStep");
     }
-    const auto size = static_cast<std::int64_t>(slice.parameters.size());
-    if (slice.gradients.size() != slice.parameters.size()) {
-      return InvalidArgumentError("slice at element ", slice.begin, " has ", size,
-                                  " parameters and ", slice.gradients.size(), " gradients");
+    AIT_ASSIGN_OR_RETURN(const OwnedRange* owned, Find(slice));
+    if (slice.gradients.count != slice.parameters.count) {
+      return InvalidArgumentError("slice at element ", slice.begin, " has ", slice.parameters.count,
+                                  " parameters and ", slice.gradients.count, " gradients");
     }
-    if (size == 0) return OkStatus();
-    const ElementRange range{slice.begin, slice.begin + size};
-    const OwnedRange* owned = Owner(range);
-    if (owned == nullptr) {
-      return InvalidArgumentError("slice [", range.begin, ", ", range.end,
-                                  ") is not inside one of the ", owned_.size(), " ranges owned");
+    if (slice.gradients.dtype != DType::kFloat32) {
+      return UnimplementedError("gradients are ", Name(slice.gradients.dtype),
+                                "; the optimizers read float32 so far");
     }
-    ForEachPart(executor_, range, [&](ElementRange part) { UpdatePart(slice, *owned, part); });
+    if (owned == nullptr) return OkStatus();
+    ForEachPart(executor_, RangeOf(slice), [&](ElementRange part) {
+      UpdatePart(slice, *owned, part);
+      CopyOut(slice, part);
+    });
+    return OkStatus();
+  }
+
+  Status SetParameters(const UpdateSlice& slice, std::span<const float> values) override {
+    AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
+    std::ranges::copy(values, static_cast<float*>(slice.parameters.data));
+    CopyOut(slice, RangeOf(slice));
+    return OkStatus();
+  }
+
+  Status GetParameters(const UpdateSlice& slice, std::span<float> values) override {
+    AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
+    std::copy_n(static_cast<const float*>(slice.parameters.data), values.size(), values.begin());
     return OkStatus();
   }
 
@@ -159,6 +173,42 @@ class ElementwiseOptimizer final : public BoundOptimizer {
     return range.end <= next->range.end ? &*next : nullptr;
   }
 
+  static ElementRange RangeOf(const UpdateSlice& slice) {
+    return {slice.begin, slice.begin + slice.parameters.count};
+  }
+
+  // The owned range of a slice; null if the slice is empty.
+  StatusOr<const OwnedRange*> Find(const UpdateSlice& slice) const {
+    if (slice.parameters.count == 0) return nullptr;
+    if (slice.parameters.dtype != DType::kFloat32) {
+      return InvalidArgumentError("parameters are ", Name(slice.parameters.dtype),
+                                  "; the optimizer is bound to float32");
+    }
+    const ElementRange range = RangeOf(slice);
+    const OwnedRange* owned = Owner(range);
+    if (owned == nullptr) {
+      return InvalidArgumentError("slice [", range.begin, ", ", range.end,
+                                  ") is not inside one of the ", owned_.size(), " ranges owned");
+    }
+    return owned;
+  }
+
+  Status CheckValues(const UpdateSlice& slice, std::size_t count) const {
+    AIT_RETURN_IF_ERROR(Find(slice).status());
+    if (static_cast<std::size_t>(slice.parameters.count) == count) return OkStatus();
+    return InvalidArgumentError("slice at element ", slice.begin, " has ", slice.parameters.count,
+                                " parameters and ", count, " values");
+  }
+
+  // Writes the new parameters of a part to the other places.
+  static void CopyOut(const UpdateSlice& slice, ElementRange part) {
+    const std::int64_t offset = part.begin - slice.begin;
+    const float* from = static_cast<const float*>(slice.parameters.data) + offset;
+    for (void* const copy : slice.copies) {
+      std::copy_n(from, part.size(), static_cast<float*>(copy) + offset);
+    }
+  }
+
   void UpdatePart(const UpdateSlice& slice, const OwnedRange& owned, ElementRange part) {
     auto run = std::upper_bound(
         runs_.begin(), runs_.end(), part.begin,
@@ -170,8 +220,8 @@ class ElementwiseOptimizer final : public BoundOptimizer {
         state[i] = StateAt(i, owned, range.begin);
       }
       const std::int64_t offset = range.begin - slice.begin;
-      rule_->Update(run->group, slice.parameters.data() + offset, slice.gradients.data() + offset,
-                    state.data(), range.size());
+      rule_->Update(run->group, static_cast<float*>(slice.parameters.data) + offset,
+                    static_cast<float*>(slice.gradients.data) + offset, state.data(), range.size());
     }
   }
 
@@ -236,6 +286,10 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout&
         "executor has ", options.executor.threads, " threads and ",
         options.executor.run ? "a" : "no",
         " run function; it needs at least 1 thread, and the function if more");
+  }
+  if (options.parameter_dtype != DType::kFloat32) {
+    return UnimplementedError("parameters are ", Name(options.parameter_dtype),
+                              "; the optimizers update float32 so far");
   }
   MemoryHandle memory = options.memory;
   auto optimizer = std::make_unique<ElementwiseOptimizer>(layout, groups, std::move(options),

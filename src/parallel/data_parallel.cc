@@ -118,6 +118,7 @@ const std::shared_ptr<Communicator>& DataParallel::communicator() const {
 const FlatLayout& DataParallel::layout() const { return impl_->layout; }
 const NamedTensors& DataParallel::parameters() const { return impl_->parameters(); }
 const NamedTensors& DataParallel::buffers() const { return impl_->options.buffers; }
+MemoryReport DataParallel::Memory() const { return impl_->Memory(); }
 const StepCounters& DataParallel::counters() const { return impl_->counters; }
 const Status& DataParallel::status() const { return impl_->ended; }
 std::span<const std::unique_ptr<BoundOptimizer>> DataParallel::optimizers() const {

@@ -381,11 +381,8 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   for (std::size_t g = 0; g < optimizers.size(); ++g) {
     const Buffer& parameters = store_->parameters()[g];
     const Buffer& gradients = store_->gradients()[g];
-    const auto count = static_cast<std::size_t>(parameters.count);
     AIT_RETURN_IF_ERROR(
-        optimizers[g]->Update({.begin = 0,
-                               .parameters = {static_cast<float*>(parameters.data), count},
-                               .gradients = {static_cast<float*>(gradients.data), count}}));
+        optimizers[g]->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
   }
   store_->BumpVersions();
   counters.update = Now() - begin;
@@ -402,6 +399,26 @@ Status DataParallel::Impl::Discard() {
   const Status found = TakeHookError();
   CloseStep(GradientCompression::StepEnd::kDiscarded);  // whatever was found goes with it
   return found;
+}
+
+MemoryReport DataParallel::Impl::Memory() const {
+  MemoryReport report;
+  for (const FlatGroup& group : layout.groups()) {
+    std::int64_t count = 0;
+    for (const FlatSlot& slot : group.slots) count += slot.count;
+    report.formula.parameters += count * SizeOf(group.dtype);
+    report.formula.gradients += count * SizeOf(group.dtype);
+    report.padding += 2 * (group.count - count) * SizeOf(group.dtype);
+  }
+  for (const Buffer& buffer : store_->parameters())
+    report.measured.parameters += buffer.bytes().value();
+  for (const Buffer& buffer : store_->gradients())
+    report.measured.gradients += buffer.bytes().value();
+  for (const auto& optimizer : optimizers) {
+    report.measured.masters += optimizer->master_bytes();
+    report.measured.states += optimizer->state_bytes() - optimizer->master_bytes();
+  }
+  return report;
 }
 
 Status DataParallel::Impl::BetweenSteps(const char* call) const {

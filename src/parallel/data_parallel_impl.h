@@ -39,6 +39,7 @@ class DataParallel::Impl {
   Status Update(const StepOptions& options);
   Status Discard();
   Status BroadcastBuffers();
+  MemoryReport Memory() const;
   StatusOr<CompressionState> SaveCompression() const;
   StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
   const NamedTensors& parameters() const { return store_->named(); }

@@ -50,9 +50,7 @@ SumOfSquares SquaresOf(const Buffer& slice, const Executor& executor) {
 void OwnedSquares::Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
                        const Executor& executor) {
   const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
-  const WorldSize size = layout.options().world_size;
-  const std::int64_t begin = bucket.slice_begin(rank, size);
-  const std::int64_t end = begin + bucket.slice_count(size);
+  const auto [begin, end] = bucket.slice(rank);
   const SumOfSquares squares = SquaresOf(gradients.Slice(begin, end - begin), executor);
   sum.Add(squares);
   if (squares.finite() || not_finite >= 0) return;

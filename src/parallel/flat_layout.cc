@@ -21,7 +21,7 @@ std::string Join(const std::vector<std::int64_t>& numbers) {
 
 bool SameKind(const ParameterInfo& a, const ParameterInfo& b) {
   return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes &&
-         a.strides == b.strides && a.role == b.role;
+         a.strides == b.strides && a.role == b.role && a.unit == b.unit;
 }
 
 // Adds the bytes that a parameter takes, if it has all the padding that there can be. False if that
@@ -76,9 +76,43 @@ Status Check(const std::vector<ParameterInfo>& parameters, const FlatLayoutOptio
   return OkStatus();
 }
 
+// Cuts a bucket between its parameters so that the load of the ranks, over all buckets so far, stays
+// level: rank r takes parameters until it has its part of all elements.
+std::vector<std::int64_t> WholeSlices(const FlatGroup& group, const FlatBucket& bucket,
+                                      std::vector<std::int64_t>& loads) {
+  const std::size_t ranks = loads.size();
+  std::int64_t total = bucket.count;
+  for (const std::int64_t load : loads) total += load;
+  std::vector<std::int64_t> counts(ranks, 0);
+  std::vector<std::int64_t> starts;  // of the parameters, then the end of the bucket
+  for (const FlatSlot& slot : group.slots) {
+    if (slot.offset >= bucket.begin && slot.offset < bucket.begin + bucket.count && slot.count > 0)
+      starts.push_back(slot.offset);
+  }
+  starts.push_back(bucket.begin + bucket.count);
+  if (starts.size() > 1) starts.front() = bucket.begin;
+  const std::int64_t share =
+      (total + static_cast<std::int64_t>(ranks) - 1) / static_cast<std::int64_t>(ranks);
+  std::size_t rank = 0;
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+    const std::int64_t size = starts[i + 1] - starts[i];
+    // On to the next rank where more than half of the parameter would be above this one's part.
+    while (rank + 1 < ranks && loads[rank] + size / 2 >= share) ++rank;
+    counts[rank] += size;
+    loads[rank] += size;
+  }
+  return counts;
+}
+
 std::string_view DeviceKind(std::string_view device) { return device.substr(0, device.find(':')); }
 
 }  // namespace
+
+ElementRange FlatBucket::slice(Rank rank) const {
+  const auto r = static_cast<std::ptrdiff_t>(rank.value());
+  const std::int64_t first = std::accumulate(slice_counts.begin(), slice_counts.begin() + r, begin);
+  return {first, first + slice_counts[static_cast<std::size_t>(r)]};
+}
 
 std::int64_t ParameterInfo::count() const {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
@@ -127,15 +161,16 @@ StatusOr<FlatLayout> FlatLayout::Create(std::vector<ParameterInfo> parameters,
       const FlatBucket& bucket = layout.buckets_[static_cast<std::size_t>(open[g])];
       const bool is_first_bucket = bucket.begin == 0;
       const Bytes cap = is_first_bucket ? options.first_bucket : options.bucket_cap;
-      needs_bucket = group.count > bucket.begin &&
-                     (start + count - bucket.begin) * element > cap.value() && count > 0;
+      needs_bucket = bucket.unit != info.unit ||
+                     (group.count > bucket.begin &&
+                      (start + count - bucket.begin) * element > cap.value() && count > 0);
     }
     std::int64_t offset = start;
     if (needs_bucket) {
       if (!is_first) close(g);
       open[g] = static_cast<int>(layout.buckets_.size());
       offset = group.count;
-      layout.buckets_.push_back({.group = static_cast<int>(g), .begin = offset});
+      layout.buckets_.push_back({.group = static_cast<int>(g), .begin = offset, .unit = info.unit});
     }
     layout.buckets_[static_cast<std::size_t>(open[g])].parameters.push_back(i);
     layout.places_[static_cast<std::size_t>(i)] = {static_cast<int>(g),
@@ -158,6 +193,15 @@ StatusOr<FlatLayout> FlatLayout::Create(std::vector<ParameterInfo> parameters,
     sorted.push_back(std::move(layout.buckets_[static_cast<std::size_t>(b)]));
   }
   layout.buckets_ = std::move(sorted);
+  const auto ranks = static_cast<std::size_t>(options.world_size.value());
+  std::vector<std::int64_t> loads(ranks, 0);
+  for (FlatBucket& bucket : layout.buckets_) {
+    const FlatGroup& group = layout.groups_[static_cast<std::size_t>(bucket.group)];
+    bucket.slice_counts =
+        options.slices == SliceRule::kEqual
+            ? std::vector<std::int64_t>(ranks, bucket.count / options.world_size.value())
+            : WholeSlices(group, bucket, loads);
+  }
   internal::Hash64 hash;
   hash.Add(static_cast<std::uint64_t>(options.world_size.value()));
   for (FlatGroup& group : layout.groups_) {
@@ -172,6 +216,9 @@ StatusOr<FlatLayout> FlatLayout::Create(std::vector<ParameterInfo> parameters,
   for (const FlatBucket& bucket : layout.buckets_) {
     hash.Add(static_cast<std::uint64_t>(bucket.begin))
         .Add(static_cast<std::uint64_t>(bucket.count));
+    hash.Add(static_cast<std::uint64_t>(bucket.unit));
+    for (const std::int64_t count : bucket.slice_counts)
+      hash.Add(static_cast<std::uint64_t>(count));
   }
   for (const ParameterInfo& info : layout.parameters_) {
     hash.Add(info.name).Add(Name(info.dtype)).Add(DeviceKind(info.device));

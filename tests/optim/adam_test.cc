@@ -85,7 +85,8 @@ TEST(AdamW, EachStepEqualsTheFusedKernelOfTorchToTheLastBits) {
                       0.999, 0.1, 1e-8, false, false);
 
     ASSERT_OK(bound->BeginStep({}));
-    ASSERT_OK(bound->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
+    ASSERT_OK(
+        bound->Update({.begin = 0, .parameters = View(parameters), .gradients = View(gradients)}));
     const at::Tensor ours = at::from_blob(parameters.data(), {size});
     const at::Tensor bound_p = 2 * kUlp * (ours - before).abs() + kUlp * ours.abs();
     EXPECT_TRUE(((ours - p).abs() <= bound_p).all().item<bool>()) << "step " << step;
@@ -101,7 +102,8 @@ TEST(AdamW, AZeroLearningRateMovesNothingButTheState) {
   const std::vector<float> before = parameters;
   std::vector<float> gradients = RandomFloats(128, 2);
   ASSERT_OK(bound->BeginStep({}));
-  ASSERT_OK(bound->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
+  ASSERT_OK(
+      bound->Update({.begin = 0, .parameters = View(parameters), .gradients = View(gradients)}));
   EXPECT_TRUE(testing::SameBits(parameters, before));
   EXPECT_NE(bound->State()[0].floats()[3], 0);
 }

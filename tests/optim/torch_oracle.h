@@ -58,7 +58,8 @@ void ExpectEqualToTorch(const Optimizer& optimizer, TorchOptions own, TorchOptio
     ASSERT_OK(bound->BeginStep({.learning_rate_factor = factor,
                                 .gradient_scale = 0.25,
                                 .gradients_after = GradientsAfter::kZero}));
-    ASSERT_OK(bound->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
+    ASSERT_OK(
+        bound->Update({.begin = 0, .parameters = View(parameters), .gradients = View(gradients)}));
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const ParameterSegment& parameter = layout.parameters[i];

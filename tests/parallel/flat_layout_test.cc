@@ -161,6 +161,52 @@ TEST(FlatLayout, RefusesWhatMakesNoSense) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("not an earlier owner")));
 }
 
+TEST(FlatLayout, WholeParametersBelongToOneRankAndTheLoadIsLevel) {
+  std::vector<ParameterInfo> parameters;
+  for (int i = 0; i < 40; ++i) parameters.push_back(Info(StrCat("p", i), {100 + i * 37 % 900}));
+  for (const int ranks : {1, 2, 3, 7}) {
+    for (const Bytes cap : {Bytes(256), Bytes(8192), MiB(1)}) {
+      const FlatLayout layout = Make(parameters, {.world_size = WorldSize(ranks),
+                                                  .slices = SliceRule::kWholeParameters,
+                                                  .first_bucket = cap,
+                                                  .bucket_cap = cap});
+      std::vector<std::int64_t> loads(static_cast<std::size_t>(ranks), 0);
+      for (const FlatBucket& bucket : layout.buckets()) {
+        std::int64_t begin = bucket.begin;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const ElementRange slice = bucket.slice(Rank(rank));
+          EXPECT_EQ(slice.begin, begin);
+          EXPECT_EQ(slice.size() % 64, 0);
+          begin = slice.end;
+          loads[static_cast<std::size_t>(rank)] += slice.size();
+          for (const int p : bucket.parameters) {
+            const FlatSlot& slot = *layout.slot(p);
+            const auto common = Intersection(slice, {slot.offset, slot.offset + slot.count});
+            EXPECT_TRUE(common.size() == 0 || common.size() == slot.count) << p;
+          }
+        }
+        EXPECT_EQ(begin, bucket.begin + bucket.count);
+      }
+      const auto [least, most] = std::ranges::minmax(loads);
+      // A parameter and the padding of a bucket more or less.
+      EXPECT_LE(most - least, 2 * 1024 + std::lcm(64 * ranks, 128)) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(FlatLayout, ABucketHoldsParametersOfOneUnit) {
+  std::vector<ParameterInfo> parameters = {Info("a", {10}), Info("b", {10}), Info("c", {10})};
+  parameters[1].unit = 0;
+  parameters[2].unit = 0;
+  const FlatLayout layout = Make(parameters);
+  ASSERT_EQ(layout.buckets().size(), 2u);
+  EXPECT_EQ(layout.buckets()[0].unit, 0);
+  EXPECT_THAT(layout.buckets()[0].parameters, ElementsAre(2, 1));
+  EXPECT_EQ(layout.buckets()[1].unit, -1);
+  parameters[2].unit = 1;
+  EXPECT_NE(Make(parameters).hash(), layout.hash());
+}
+
 TEST(FlatLayout, RefusesSizesThatOverflow) {
   const auto info = [](std::string name, std::vector<std::int64_t> sizes) {
     ParameterInfo made{.name = std::move(name), .sizes = std::move(sizes)};
@@ -239,9 +285,15 @@ void ExpectBucketsCover(const FlatLayout& layout, int g) {
     if (bucket.group != g) continue;
     EXPECT_EQ(bucket.begin, covered);
     EXPECT_EQ(bucket.count % std::lcm(ranks.value(), 128), 0);
-    EXPECT_EQ(bucket.slice_count(ranks) % 64, 0);
-    EXPECT_EQ(bucket.slice_begin(Rank(ranks.value() - 1), ranks) + bucket.slice_count(ranks),
-              bucket.begin + bucket.count);
+    std::int64_t begin = bucket.begin;
+    for (int rank = 0; rank < ranks.value(); ++rank) {
+      const ElementRange slice = bucket.slice(Rank(rank));
+      EXPECT_EQ(slice.begin, begin);
+      EXPECT_EQ(slice.size() % 64, 0);
+      EXPECT_EQ(slice.size(), bucket.count / ranks.value());
+      begin = slice.end;
+    }
+    EXPECT_EQ(begin, bucket.begin + bucket.count);
     std::int64_t used = 0;
     int filled = 0;
     for (const int p : bucket.parameters) {

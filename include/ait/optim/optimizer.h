@@ -14,13 +14,22 @@
 //
 //   AIT_ASSIGN_OR_RETURN(auto bound, ait::AdamW{{.learning_rate = 3e-4}}.Bind(layout));
 //   AIT_RETURN_IF_ERROR(bound->BeginStep({.gradient_scale = clip_factor / tokens}));
-//   AIT_RETURN_IF_ERROR(bound->Update({0, parameters, gradients}));
+//   AIT_RETURN_IF_ERROR(bound->Update({0, View(parameters), View(gradients)}));
+//
+// Parameters may be fp32, bf16 or fp16; what those below fp32 need beside them, such as an fp32
+// master, is state of the bound optimizer too (ait/optim/precision.h). The same pass reads
+// gradients of any of these dtypes and writes the new parameters to as many places as asked for:
+// with ZeRO, into the buffers of all ranks.
+//
+// Some algorithms need whole parameters (`Ownership::kWholeParameters`): Muon, Adafactor, LAMB. The
+// slices of an engine must end between parameters then, `DataParallelOptions::slices`.
 //
 // Results do not depend on how the owned elements are cut into slices, on the threads or on the
 // SIMD level: bit for bit the same.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,10 +39,12 @@
 #include "ait/base/dtype.h"
 #include "ait/base/simd.h"
 #include "ait/base/status.h"
+#include "ait/comm/buffer.h"
 #include "ait/memory/resource.h"
 #include "ait/optim/executor.h"
 #include "ait/optim/parameter_groups.h"
 #include "ait/optim/parameter_layout.h"
+#include "ait/optim/precision.h"
 
 namespace ait::inline v0 {
 
@@ -47,13 +58,15 @@ struct StepOptions {
   GradientsAfter gradients_after = GradientsAfter::kKept;
 };
 
-/// A part of the owned elements: element `begin + i` of the flat buffer is parameters[i] and
-/// gradients[i]. Both spans have the same size and do not overlap; the range lies inside one owned
-/// range.
+/// A part of the owned elements: element `begin + i` of the flat buffer is element i of
+/// `parameters`, of `gradients` and of each of `copies`. All have the same count and do not
+/// overlap; the range lies inside one owned range.
 struct UpdateSlice {
   std::int64_t begin = 0;
-  std::span<float> parameters;
-  std::span<float> gradients;
+  Buffer parameters;  // of BindOptions::parameter_dtype; read and written
+  Buffer gradients;   // fp32, bf16 or fp16; written only to become zero
+  /// Where else the new parameters go, in their dtype: the same elements of other ranks' buffers.
+  std::span<void* const> copies;
 };
 
 /// One named state array of one parameter, as far as this rank owns it: a view that stays valid as
@@ -71,6 +84,8 @@ struct StateSlice {
   }
 };
 
+enum class StateAccess : std::uint8_t { kRead, kReadWrite };
+
 /// State and update of one flat buffer.
 /// **Thread-safety.** After `BeginStep`, `Update` may be called from several threads at once for
 /// slices that do not overlap; everything else needs exclusive access.
@@ -85,20 +100,38 @@ class BoundOptimizer {
 
   /// Updates the parameters of a slice. Within a step each owned element is updated at most once.
   /// **Errors.** FailedPrecondition before the first `BeginStep`; InvalidArgument for a slice whose
-  /// spans differ in size or that is not inside one owned range; an empty slice is inside of any.
-  /// Nothing is changed then.
+  /// buffers differ in size, have a wrong dtype, or that is not inside one owned range (for
+  /// Ownership::kWholeParameters: that cuts a parameter); an empty slice is inside of any. Nothing
+  /// is changed then. Those of the file where state is offloaded to one.
   virtual Status Update(const UpdateSlice& slice) = 0;
+
+  /// Makes `values` the parameters of a slice, as exactly as they are kept: writes them, rounded,
+  /// to `parameters` and `copies`, and what is lost thereby into the state (master, remainder,
+  /// compensation). `gradients` is not used. For the begin of training and for loading.
+  virtual Status SetParameters(const UpdateSlice& slice, std::span<const float> values) = 0;
+
+  /// The parameters of a slice as exactly as they are kept: masters where there are some.
+  virtual Status GetParameters(const UpdateSlice& slice, std::span<float> values) = 0;
 
   /// Steps begun, or as set.
   virtual std::int64_t step() const = 0;
   /// Continues from a saved step. **Errors.** InvalidArgument if `step` is negative.
   virtual Status set_step(std::int64_t step) = 0;
 
-  /// Views of all state, by parameter and then by state name; empty parameters have none.
+  /// Views of all state, by parameter and then by state name; empty parameters have none. Nothing
+  /// for state that is not in memory: use `VisitState`.
   virtual std::vector<StateSlice> State() = 0;
 
-  /// Bytes that the state takes on this rank.
+  /// Calls `visit` with each of these slices, valid during the call alone; after
+  /// StateAccess::kReadWrite what was written is kept, wherever state lives. Stops at the first
+  /// error of `visit`, and returns it.
+  virtual Status VisitState(StateAccess access,
+                            const std::function<Status(const StateSlice&)>& visit);
+
+  /// Bytes that the state takes on this rank, and the part of them that are masters (also
+  /// remainders and compensations).
   virtual std::int64_t state_bytes() const = 0;
+  virtual std::int64_t master_bytes() const { return 0; }
 };
 
 /// What binding needs beside the layout.
@@ -106,9 +139,18 @@ struct BindOptions {
   Executor executor;  // of `Update`, and of the first touch of the state
   SimdLevel max_simd_level = SimdLevel::kAvx512;  // a cap: the best of the processor up to it
   MemoryHandle memory;                            // of the state; a HeapResource if empty
+  DType parameter_dtype = DType::kFloat32;        // fp32, bf16 or fp16
+  Masters masters = Masters::kFloat32;            // of parameters below fp32
+  std::uint64_t seed = 0;                         // of Masters::kStochastic
 };
 
-/// An algorithm with its options: AdamW, Adam or SGD. **Thread-safety.** Immutable.
+/// What an owner of a slice must own of each parameter.
+enum class Ownership : std::uint8_t {
+  kElements,         // any part: an element is updated from that element alone
+  kWholeParameters,  // all of it: norms, rows, columns or products of the parameter take part
+};
+
+/// An algorithm with its options, such as AdamW. **Thread-safety.** Immutable.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -119,7 +161,9 @@ class Optimizer {
   virtual StatusOr<std::unique_ptr<BoundOptimizer>> Bind(const ParameterLayout& layout,
                                                          BindOptions options = {}) const = 0;
 
-  /// Name in checkpoints: "adamw", "adam" or "sgd".
+  virtual Ownership ownership() const { return Ownership::kElements; }
+
+  /// Name in checkpoints: "adamw", "adam", "sgd", "lion", "adafactor", "muon", "lamb".
   virtual std::string_view name() const = 0;
   /// Version of the meaning of the state arrays; grows when it changes.
   virtual int state_version() const = 0;

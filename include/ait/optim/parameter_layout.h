@@ -49,6 +49,9 @@ struct ParameterSegment {
   std::string name;
   std::int64_t begin = 0;
   std::vector<std::int64_t> shape;
+  /// Number of its first element in the model, counted over parameters in registration order: does
+  /// not depend on the layout. What stochastic rounding is keyed by.
+  std::int64_t model_element = 0;
 
   /// Product of the shape; kMaxElements + 1 for every product above kMaxElements.
   std::int64_t size() const;

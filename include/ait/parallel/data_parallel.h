@@ -40,16 +40,22 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/memory/resource.h"
+#include "ait/optim/offload.h"
 #include "ait/optim/optimizer.h"
+#include "ait/optim/precision.h"
 #include "ait/parallel/compression_state.h"
 #include "ait/parallel/flat_layout.h"
+#include "ait/parallel/memory_report.h"
 #include "ait/parallel/named_tensor.h"
+#include "ait/parallel/parameter_unit.h"
 #include "ait/parallel/step_counters.h"
 
 namespace ait::inline v0 {
@@ -72,9 +78,42 @@ enum class MicroStep {
   kLast,        // the last of the step: gradients are reduced as they come
 };
 
+/// When the gradients of several micro-steps are reduced. The order of sums differs, and so do the
+/// last bits: with the same choice all stages give the same bits.
+enum class ReduceWhen : std::uint8_t {
+  kOnce,  // they add up on every rank, which keeps all of them; the last micro-step reduces
+  kEachMicroStep,  // all are reduced and add up where they are owned: less memory, more traffic
+};
+
+/// Hybrid sharding: what a stage shards is sharded over `shard`, the ranks of a host, and repeated
+/// between hosts. Gradients are reduced inside, then the slices across.
+///
+///   shard = all->Split(host number, rank);   replicate = all->Split(number within the host, rank);
+///
+/// Every host has the same number of ranks. The two are the engine's, as its communicator is.
+struct HybridSharding {
+  std::shared_ptr<Communicator> shard;
+  std::shared_ptr<Communicator> replicate;
+};
+
 struct DataParallelOptions {
-  /// Only kNone for now; the others are refused with Unimplemented.
   ZeroStage zero_stage = ZeroStage::kNone;
+  Precision precision;
+  /// By default kOnce, and kEachMicroStep with kGradients and kParameters, of which kOnce takes the
+  /// memory of kOptimizer for gradients.
+  std::optional<ReduceWhen> reduce;
+  /// kWholeParameters for optimizers that need them (Muon, Adafactor, LAMB) from kOptimizer on.
+  SliceRule slices = SliceRule::kEqual;
+  /// With kParameters: the parameters that are gathered together, see ait/parallel/unit.h. Those in
+  /// none stay whole, and so do those of at most `whole_up_to` elements.
+  std::vector<ParameterUnit> units;
+  std::int64_t whole_up_to = 0;
+  /// Units that are gathered ahead, in the order learned in the first step. 0 to 8.
+  int prefetch = 1;
+  /// Null members: everything is sharded over all ranks.
+  HybridSharding hybrid;
+  /// Optimizer states and masters in a file instead of memory (ait/optim/offload.h).
+  StateOffload offload;
   Bytes first_bucket = MiB(1);
   Bytes bucket_cap = MiB(25);
   InitialSync initial_sync = InitialSync::kBroadcast;
@@ -98,6 +137,9 @@ struct StepInput {
   std::int64_t count = 1;
   /// Sum of the losses on this rank, for the summary.
   double loss_sum = 0;
+  /// What the losses were multiplied by before backward (ait/optim/loss_scaler.h); > 0, the same on
+  /// all ranks. The norm of the summary is that without it.
+  double loss_scale = 1;
   /// A number that must be the same on all ranks, such as a hash of the learning rate.
   std::uint64_t must_agree = 0;
   /// Wishes of this rank, one bit each, such as "stop after this step".
@@ -182,6 +224,9 @@ class DataParallel {
   /// **Errors.** InvalidArgument, on every rank: a state of another method or step; then all begin
   /// anew. FailedPrecondition: a step is not over.
   StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
+
+  /// Bytes that the engine holds on this rank now, beside what the formulas say.
+  MemoryReport Memory() const;
 
   /// Of the step in progress, or of the last one until the next begins.
   const StepCounters& counters() const;

@@ -15,7 +15,10 @@
 //     a group is small, so that communication begins early; a parameter larger than the size has a
 //     bucket of its own;
 //   - a bucket ends on a multiple of lcm(64 x world size, 128) elements, so that it divides into
-//     equal slices, one per rank, that start on multiples of 64 elements too;
+//     equal slices, one per rank, that start on multiples of 64 elements too; or, with
+//     SliceRule::kWholeParameters, into slices of any length that end between parameters, balanced
+//     over all buckets;
+//   - a bucket holds parameters of one unit (ZeRO-3) only, or of none;
 //   - tied parameters (the same memory under several names) are laid out once, where the first of
 //     the names stands; frozen parameters are not laid out;
 //   - elements lie in memory order of the parameter: strides are kept (channels-last stays so).
@@ -33,6 +36,7 @@
 #include "ait/base/dtype.h"
 #include "ait/base/status.h"
 #include "ait/base/types.h"
+#include "ait/optim/parameter_layout.h"
 
 namespace ait::inline v0 {
 
@@ -46,6 +50,8 @@ struct ParameterInfo {
   enum class Role { kTrainable, kFrozen } role = Role::kTrainable;
   /// Index of the first parameter with the same memory; -1 if there is none before this one.
   int tied_to = -1;
+  /// Number of the unit that it is gathered with, or -1.
+  int unit = -1;
 
   /// Product of the sizes, which must fit; `FlatLayout::Create` checks that.
   std::int64_t count() const;
@@ -55,8 +61,12 @@ struct ParameterInfo {
 /// "float32 [64, 3, 3] strides [9, 3, 1] on cpu, frozen": for messages.
 std::string Describe(const ParameterInfo& info);
 
+/// How a bucket is cut into the slices that ranks own.
+enum class SliceRule : std::uint8_t { kEqual, kWholeParameters };
+
 struct FlatLayoutOptions {
-  WorldSize world_size{1};
+  WorldSize world_size{1};  // ranks that own slices
+  SliceRule slices = SliceRule::kEqual;
   /// Size of the first bucket of a group, and of the others. At least 1 byte.
   Bytes first_bucket = MiB(1);
   Bytes bucket_cap = MiB(25);
@@ -76,13 +86,12 @@ struct FlatBucket {
   std::int64_t begin = 0;  // elements, within the buffer of the group
   /// A multiple of lcm(64 x world size, 128); 0 if all its parameters are empty.
   std::int64_t count = 0;
-  std::vector<int> parameters;  // in order of their offsets
+  std::vector<int> parameters;             // in order of their offsets
+  int unit = -1;                           // of its parameters
+  std::vector<std::int64_t> slice_counts;  // by rank; multiples of 64 that add up to `count`
 
-  /// First element of the slice that `rank` owns, and the length of every slice.
-  std::int64_t slice_begin(Rank rank, WorldSize size) const {
-    return begin + rank.value() * slice_count(size);
-  }
-  std::int64_t slice_count(WorldSize size) const { return count / size.value(); }
+  /// The elements that `rank` owns, counted as `begin`.
+  ElementRange slice(Rank rank) const;
 };
 
 /// One flat buffer: all trainable parameters of one dtype on one device.
