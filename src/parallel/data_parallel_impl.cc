@@ -38,8 +38,8 @@ DataParallel::Impl::~Impl() {
   if (hook_target_ == nullptr) return;
   hook_target_->engine = nullptr;
   (void)internal::CatchAsStatus([&] {
-    reducer_.reset();                    // nothing is in flight from here on
-    return store_->CompleteGradients();  // the user's backward adds to them
+    reducer_.reset();               // nothing is in flight from here on
+    return gradients_->Complete();  // the user's backward adds to them
   });
 }
 
@@ -52,11 +52,14 @@ Status DataParallel::Impl::Start(NamedTensors parameters) {
   if (!memory && communicator->memory().properties().sharing == Sharing::kProcesses) {
     memory = communicator->memory();  // the peers reduce in place what lies there
   }
-  auto store = internal::ParameterStore::Create(std::move(parameters), layout, std::move(memory));
+  auto store = internal::ParameterStore::Create(std::move(parameters), layout, memory);
   if (!store.ok()) return End(store.status(), "moving the parameters");
   store_ = *std::move(store);
+  auto gradients = internal::GradientStore::Create(*store_, layout, std::move(memory));
+  if (!gradients.ok()) return End(gradients.status(), "making the gradients");
+  gradients_ = *std::move(gradients);
   AIT_RETURN_IF_ERROR(SyncInitialValues());
-  reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, store_->gradients(),
+  reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, gradients_->buffers(),
                                                        store_->handle_counts(), Labelled(""),
                                                        options.compression.get());
   fired_.resize(store_->handles().size());
@@ -76,7 +79,7 @@ Status DataParallel::Impl::SyncInitialValues() {
   if (communicator->size().value() == 1) return OkStatus();
   const NamedTensors& named = store_->named();
   if (options.initial_sync == InitialSync::kBroadcast) {
-    for (const Buffer& buffer : store_->parameters()) {
+    for (const Buffer& buffer : store_->buffers()) {
       const Status status =
           communicator->Broadcast(buffer, Rank(0), Labelled("initial parameters")).Wait();
       if (!status.ok()) return End(status, "broadcasting parameters");
@@ -162,7 +165,7 @@ void DataParallel::Impl::InstallHooks() {
 bool DataParallel::Impl::OnGradient(std::size_t h, const at::Tensor& gradient) noexcept {
   if (!ended.ok()) return false;
   if (!hook_error_.ok()) return true;
-  internal::Handle& handle = store_->handles()[h];
+  const internal::Handle& handle = store_->handles()[h];
   const std::string& name = layout.parameters()[static_cast<std::size_t>(handle.owner)].name;
   if (state_ != State::kAccumulating && state_ != State::kReducing) {
     outside_error_ = FailedPreconditionError(
@@ -178,7 +181,7 @@ bool DataParallel::Impl::OnGradient(std::size_t h, const at::Tensor& gradient) n
   } else if (state_ == State::kReducing && (fired_[h] || reducer_->IsIssued(handle.owner))) {
     hook_error_ = FailedPreconditionError(Refusal(h));
   } else {
-    hook_error_ = internal::CatchAsStatus([&] { return store_->Accumulate(handle, gradient); });
+    hook_error_ = internal::CatchAsStatus([&] { return gradients_->Accumulate(h, gradient); });
   }
   if (!hook_error_.ok() || state_ != State::kReducing) return true;
   fired_[h] = true;
@@ -221,8 +224,9 @@ Status DataParallel::Impl::TakeHookError() {
 
 // After the backward of the last micro-step, while buckets are in flight.
 Status DataParallel::Impl::CompleteGradients() {
-  AIT_RETURN_IF_ERROR(store_->KeepReduced([this](int owner) { return reducer_->IsIssued(owner); }));
-  return store_->CompleteGradients();
+  AIT_RETURN_IF_ERROR(
+      gradients_->KeepReduced([this](int owner) { return reducer_->IsIssued(owner); }));
+  return gradients_->Complete();
 }
 
 Status DataParallel::Impl::Usable(const char* call) const {
@@ -271,7 +275,7 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   }
   AIT_RETURN_IF_ERROR(TakeHookError());
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
-  const Status begun = store_->BeginMicroStep();
+  const Status begun = gradients_->BeginMicroStep();
   if (!begun.ok()) return End(begun, "beginning a micro-step");
   if (!in_step_) counters = StepCounters{.step = counters.step + 1};
   in_step_ = true;
@@ -337,7 +341,7 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   internal::OwnedSquares squares;
   const Status reduced = reducer_->Finish([&](int b) {
     const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
-    squares.Add(layout, b, store_->gradients()[static_cast<std::size_t>(bucket.group)],
+    squares.Add(layout, b, gradients_->buffers()[static_cast<std::size_t>(bucket.group)],
                 communicator->rank(), executor_);
   });
   reducer_->Report(backward_begin_, backward_end_, counters);
@@ -373,14 +377,14 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   AIT_RETURN_IF_ERROR(TakeHookError());
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
   const Time begin = Now();
-  const Status adopted = store_->AdoptGradients();
+  const Status adopted = gradients_->Adopt();
   if (!adopted.ok()) return End(adopted, "taking over gradients");
   StepOptions step = given;
   step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
   for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
   for (std::size_t g = 0; g < optimizers.size(); ++g) {
-    const Buffer& parameters = store_->parameters()[g];
-    const Buffer& gradients = store_->gradients()[g];
+    const Buffer& parameters = store_->buffers()[g];
+    const Buffer& gradients = gradients_->buffers()[g];
     AIT_RETURN_IF_ERROR(
         optimizers[g]->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
   }
@@ -410,9 +414,9 @@ MemoryReport DataParallel::Impl::Memory() const {
     report.formula.gradients += count * SizeOf(group.dtype);
     report.padding += 2 * (group.count - count) * SizeOf(group.dtype);
   }
-  for (const Buffer& buffer : store_->parameters())
+  for (const Buffer& buffer : store_->buffers())
     report.measured.parameters += buffer.bytes().value();
-  for (const Buffer& buffer : store_->gradients())
+  for (const Buffer& buffer : gradients_->buffers())
     report.measured.gradients += buffer.bytes().value();
   for (const auto& optimizer : optimizers) {
     report.measured.masters += optimizer->master_bytes();
@@ -457,7 +461,7 @@ StatusOr<std::string> DataParallel::Impl::LoadCompression(
 
 void DataParallel::Impl::CloseStep(GradientCompression::StepEnd end) {
   if (options.compression != nullptr) options.compression->EndStep(end);
-  store_->ForgetGradients();
+  gradients_->Forget();
   state_ = State::kReady;
   in_step_ = false;
 }

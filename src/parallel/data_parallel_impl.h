@@ -14,6 +14,7 @@
 #include "parallel/bucket_reducer_internal.h"
 #include "parallel/compression_lease_internal.h"
 #include "parallel/decision_internal.h"
+#include "parallel/gradient_store_internal.h"
 #include "parallel/parameter_store_internal.h"
 
 namespace torch::autograd {
@@ -82,6 +83,7 @@ class DataParallel::Impl {
 
   internal::CompressionLease compression_;
   std::unique_ptr<internal::ParameterStore> store_;
+  std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::BucketReducer> reducer_;
   std::shared_ptr<HookTarget> hook_target_;
   std::vector<std::shared_ptr<torch::autograd::Node>>

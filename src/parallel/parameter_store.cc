@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/parameter_store_internal.h"
 
-#include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
-#include "ait/memory/buffer.h"
-#include "ait/memory/heap.h"
 #include "ait/tensor/dtype.h"
-#include "tensor/catch.h"
+#include "parallel/flat_tensor_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
 
 std::vector<std::int64_t> ToVector(at::IntArrayRef numbers) { return numbers.vec(); }
-
-// "[3, 5]"
-std::string ShapeText(const at::Tensor& tensor) {
-  std::string text;
-  for (const std::int64_t size : tensor.sizes()) text += StrCat(text.empty() ? "" : ", ", size);
-  return StrCat("[", text, "]");
-}
 
 // Where a tensor lies: [begin, end) in bytes, a hull over its elements.
 struct Extent {
@@ -77,28 +66,6 @@ ParameterInfo InfoOf(const std::string& name, const at::Tensor& tensor, DType dt
                                          : ParameterInfo::Role::kFrozen};
 }
 
-// A flat buffer of zeros, which lives as long as a tensor looks into it.
-StatusOr<at::Tensor> MakeFlat(const FlatGroup& group, const MemoryHandle& memory) {
-  const auto bytes = static_cast<std::size_t>(group.count * SizeOf(group.dtype));
-  StatusOr<HostBuffer> buffer = HostBuffer::Create(memory, bytes);
-  if (!buffer.ok()) return Annotate(buffer.status(), "flat buffer of the parameters");
-  buffer->Zero();
-  auto owner = std::make_shared<HostBuffer>(*std::move(buffer));
-  return at::from_blob(
-      owner->data(), {group.count}, [owner](void*) {}, at::TensorOptions(ToTorch(group.dtype)));
-}
-
-Buffer BufferOf(const at::Tensor& flat, DType dtype) {
-  return {flat.data_ptr(), flat.numel(), dtype};
-}
-
-// `detach()` of the view, for instance: another tensor, the same elements.
-bool SameElements(const at::Tensor& a, const at::Tensor& b) {
-  return a.layout() == c10::kStrided && a.sizes() == b.sizes() &&
-         a.const_data_ptr() == b.const_data_ptr() && a.strides() == b.strides() &&
-         a.scalar_type() == b.scalar_type();
-}
-
 }  // namespace
 
 StatusOr<std::vector<ParameterInfo>> InspectParameters(const NamedTensors& parameters) {
@@ -146,22 +113,17 @@ StatusOr<std::vector<ParameterInfo>> InspectParameters(const NamedTensors& param
 StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors parameters,
                                                                  const FlatLayout& layout,
                                                                  MemoryHandle memory) {
-  if (!memory) memory = HeapResource::Create();
   const c10::NoGradGuard no_grad;
   auto store = std::unique_ptr<ParameterStore>(new ParameterStore);
   store->layout_ = &layout;
   store->named_ = std::move(parameters);
   std::vector<at::Tensor> flat_parameters;
   for (const FlatGroup& group : layout.groups()) {
-    AIT_ASSIGN_OR_RETURN(at::Tensor values, MakeFlat(group, memory));
-    AIT_ASSIGN_OR_RETURN(at::Tensor gradients, MakeFlat(group, memory));
-    store->parameter_buffers_.push_back(BufferOf(values, group.dtype));
-    store->gradient_buffers_.push_back(BufferOf(gradients, group.dtype));
+    AIT_ASSIGN_OR_RETURN(at::Tensor values,
+                         MakeFlat(group.count, group.dtype, memory, "parameters"));
+    store->buffers_.push_back(BufferOf(values, group.dtype));
     flat_parameters.push_back(std::move(values));
-    store->flat_gradients_.push_back(std::move(gradients));
   }
-  store->current_.resize(layout.parameters().size());
-  store->touched_.resize(layout.parameters().size());
   std::unordered_map<const void*, int> seen;
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const ParameterInfo& info = layout.parameters()[i];
@@ -175,17 +137,13 @@ StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors pa
     const FlatSlot& slot = *layout.slot(index);
     const auto group =
         static_cast<std::size_t>(layout.buckets()[static_cast<std::size_t>(slot.bucket)].group);
-    const at::Tensor values =
-        flat_parameters[group].as_strided(info.sizes, info.strides, slot.offset);
+    const at::Tensor values = ViewOf(flat_parameters[group], info, slot);
     if (info.tied_to < 0) values.copy_(tensor);
     tensor.set_data(values);
     Handle& handle = store->handles_.emplace_back();
     handle.tensor = tensor;
     handle.owner = slot.parameter;
-    handle.gradient =
-        store->flat_gradients_[group].as_strided(info.sizes, info.strides, slot.offset);
     handle.address = tensor.const_data_ptr();
-    tensor.mutable_grad() = handle.gradient;
   }
   return store;
 }
@@ -199,13 +157,13 @@ std::vector<int> ParameterStore::handle_counts() const {
 Status ParameterStore::CheckUnchanged() const {
   const auto name = [&](int i) { return layout_->parameters()[static_cast<std::size_t>(i)].name; };
   for (const Handle& handle : handles_) {
+    const ParameterInfo& info = layout_->parameters()[static_cast<std::size_t>(handle.owner)];
     if (!handle.tensor.requires_grad()) {
       return FailedPreconditionError("parameter ", name(handle.owner),
                                      " was frozen after the engine was made; make a new engine");
     }
-    if (handle.tensor.const_data_ptr() != handle.address ||
-        handle.tensor.sizes() != handle.gradient.sizes() ||
-        handle.tensor.strides() != handle.gradient.strides()) {
+    if (handle.tensor.const_data_ptr() != handle.address || handle.tensor.sizes() != info.sizes ||
+        handle.tensor.strides() != info.strides) {
       return FailedPreconditionError(
           "parameter ", name(handle.owner),
           " was moved, converted or reshaped after the engine was made (Module::to does that); "
@@ -218,103 +176,6 @@ Status ParameterStore::CheckUnchanged() const {
                                      " was frozen when the engine was made and is not now; make a "
                                      "new engine");
     }
-  }
-  return OkStatus();
-}
-
-const std::string& ParameterStore::NameOf(const Handle& handle) const {
-  return layout_->parameters()[static_cast<std::size_t>(handle.owner)].name;
-}
-
-void ParameterStore::ForgetGradients() {
-  std::ranges::fill(current_, 0);
-  for (Handle& handle : handles_) {
-    at::Tensor& found = handle.tensor.mutable_grad();
-    if (!found.is_same(handle.gradient)) found = handle.gradient;
-  }
-}
-
-Status ParameterStore::BeginMicroStep() {
-  std::ranges::fill(touched_, 0);
-  for (Handle& handle : handles_) AIT_RETURN_IF_ERROR(RestoreView(handle));
-  std::ranges::fill(touched_, 0);
-  return OkStatus();
-}
-
-Status ParameterStore::RestoreView(Handle& handle) {
-  at::Tensor& found = handle.tensor.mutable_grad();
-  if (found.is_same(handle.gradient)) return OkStatus();
-  if (found.defined() && found.sizes() != handle.gradient.sizes()) {
-    return InvalidArgumentError("the gradient that was given to parameter ", NameOf(handle),
-                                " has the shape ", ShapeText(found), ", but the parameter has ",
-                                ShapeText(handle.gradient), "; give one of the same shape");
-  }
-  const at::Tensor stray = std::exchange(found, handle.gradient);
-  char& touched = touched_[static_cast<std::size_t>(handle.owner)];
-  if (!stray.defined()) {
-    // Another tensor of the same tied parameter may have brought its gradient already.
-    if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
-    return OkStatus();
-  }
-  if (SameElements(stray, handle.gradient)) return OkStatus();
-  if (touched == 0) current_[static_cast<std::size_t>(handle.owner)] = 0;
-  const bool overlaps = stray.layout() == c10::kStrided && stray.is_alias_of(handle.gradient);
-  return Accumulate(handle, overlaps ? stray.detach().clone() : stray);
-}
-
-Status ParameterStore::Accumulate(Handle& handle, const at::Tensor& gradient) {
-  const c10::NoGradGuard no_grad;
-  AIT_RETURN_IF_ERROR(RestoreView(handle));
-  char& current = current_[static_cast<std::size_t>(handle.owner)];
-  if (current != 0) {
-    handle.gradient.add_(gradient);
-  } else if (gradient.layout() == c10::kStrided) {
-    handle.gradient.copy_(gradient);
-  } else {
-    handle.gradient.zero_().add_(gradient);
-  }
-  current = 1;
-  touched_[static_cast<std::size_t>(handle.owner)] = 1;
-  return OkStatus();
-}
-
-Status ParameterStore::CompleteGradients() {
-  Status first;
-  for (Handle& handle : handles_) {
-    const Status status = CatchAsStatus([&] { return RestoreView(handle); });
-    if (first.ok()) first = status;
-  }
-  for (std::size_t g = 0; g < gradient_buffers_.size(); ++g) {
-    for (const FlatSlot& slot : layout_->groups()[g].slots) {
-      char& current = current_[static_cast<std::size_t>(slot.parameter)];
-      if (current == 0 && slot.count > 0) {
-        const Buffer missing = gradient_buffers_[g].Slice(slot.offset, slot.count);
-        std::memset(missing.data, 0, static_cast<std::size_t>(missing.bytes().value()));
-      }
-      current = 1;
-    }
-  }
-  return first;
-}
-
-Status ParameterStore::AdoptGradients() {
-  for (Handle& handle : handles_) {
-    touched_[static_cast<std::size_t>(handle.owner)] = 0;
-    AIT_RETURN_IF_ERROR(RestoreView(handle));
-  }
-  return CompleteGradients();
-}
-
-Status ParameterStore::KeepReduced(const std::function<bool(int owner)>& in_reduction) {
-  for (Handle& handle : handles_) {
-    at::Tensor& found = handle.tensor.mutable_grad();
-    if (found.is_same(handle.gradient) || !in_reduction(handle.owner)) continue;
-    if (found.defined() && !SameElements(found, handle.gradient)) {
-      return FailedPreconditionError("the gradient of parameter ", NameOf(handle),
-                                     " was replaced while it was being reduced; change gradients "
-                                     "between FinishGradients and Update");
-    }
-    found = handle.gradient;
   }
   return OkStatus();
 }

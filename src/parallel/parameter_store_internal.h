@@ -2,10 +2,9 @@
 #ifndef AIT_PARALLEL_PARAMETER_STORE_INTERNAL_H_
 #define AIT_PARALLEL_PARAMETER_STORE_INTERNAL_H_
 
-// The tensors of a model and the flat buffers behind them. Everything that touches a tensor, but
-// for the hooks, is here; functions of libtorch may throw, so callers go through CatchAsStatus.
+// The tensors of a model and the flat buffers behind them; their gradients are of
+// gradient_store_internal.h. Functions of libtorch may throw, so callers go through CatchAsStatus.
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,13 +28,12 @@ StatusOr<std::vector<ParameterInfo>> InspectParameters(const NamedTensors& param
 struct Handle {
   at::Tensor tensor;
   int owner = 0;                  // index of the parameter that has the slot
-  at::Tensor gradient;            // the view of the flat buffer that `.grad` is
   const void* address = nullptr;  // where the parameter lies
 };
 
 class ParameterStore {
  public:
-  /// Moves the trainable parameters into flat buffers and gives them their gradients, all zero.
+  /// Moves the trainable parameters into flat buffers.
   static StatusOr<std::unique_ptr<ParameterStore>> Create(NamedTensors parameters,
                                                           const FlatLayout& layout,
                                                           MemoryHandle memory);
@@ -45,8 +43,7 @@ class ParameterStore {
   std::vector<int> handle_counts() const;
 
   /// The flat buffers, by group.
-  const std::vector<Buffer>& parameters() const { return parameter_buffers_; }
-  const std::vector<Buffer>& gradients() const { return gradient_buffers_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
 
   /// Tensors that stay where they are: the frozen parameters, by index.
   const std::vector<int>& frozen() const { return frozen_; }
@@ -56,50 +53,18 @@ class ParameterStore {
   /// changed.
   Status CheckUnchanged() const;
 
-  /// Starts a step: what the gradient buffers hold is of the past, and as good as zero. What the
-  /// user put in the place of a view is dropped.
-  void ForgetGradients();
-
-  /// Starts a micro-step: makes `.grad` of every handle the view again. A gradient that the user
-  /// took away counts as zero, and one that was put in its place as the gradient.
-  /// **Errors.** of this and the next three: InvalidArgument that names a parameter in the place of
-  /// whose gradient is one of another shape.
-  Status BeginMicroStep();
-
-  /// Adds what backward brings for one handle. The first of a step is copied, so that nothing has
-  /// to be zeroed in between.
-  Status Accumulate(Handle& handle, const at::Tensor& gradient);
-
-  /// Makes the buffers whole: gradients that did not come are zero. Goes on after an error, and
-  /// returns the first.
-  Status CompleteGradients();
-
-  /// Takes over what the user has made of whole gradients. A tensor that replaces the gradient of a
-  /// tied parameter is the gradient of all its tensors; of several, the last.
-  Status AdoptGradients();
-
-  /// Puts back the views that the user has set to none, of parameters in reduction.
-  /// **Errors.** FailedPrecondition that names a parameter whose gradient was replaced meanwhile.
-  Status KeepReduced(const std::function<bool(int owner)>& in_reduction);
-
   /// Tells autograd that the parameters have changed, so that a graph from before is not used by
   /// mistake.
   void BumpVersions();
 
  private:
   ParameterStore() = default;
-  Status RestoreView(Handle& handle);
-  const std::string& NameOf(const Handle& handle) const;
 
   const FlatLayout* layout_ = nullptr;
   NamedTensors named_;
   std::vector<Handle> handles_;
   std::vector<int> frozen_;
-  std::vector<at::Tensor> flat_gradients_;
-  std::vector<char> current_;  // by parameter: its slot holds a gradient of this step
-  std::vector<char> touched_;  // by parameter: it was written in this micro-step
-  std::vector<Buffer> parameter_buffers_;
-  std::vector<Buffer> gradient_buffers_;
+  std::vector<Buffer> buffers_;
 };
 
 /// The values of a tensor as contiguous host memory: the tensor itself, or a copy to be written
