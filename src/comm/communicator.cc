@@ -96,6 +96,7 @@ Work Communicator::Start(Operation operation, Options options) {
   // step.
   if (!internal::IsMessage(operation.kind)) operation.sequence = ++sequence_;
   operation.label = std::move(options.label);
+  operation.on_reduced = std::move(options.on_reduced);
   const std::chrono::milliseconds timeout =
       options.timeout.count() == 0 ? options_.timeout : options.timeout;
   operation.deadline = After(now, timeout);
@@ -120,7 +121,45 @@ Work Communicator::Issue(Operation operation) {
                              ": the group was aborted: ", Message(alone_aborted_)));
   }
   CopyToSelf(operation);
+  if (operation.on_reduced && operation.output.count > 0)
+    operation.on_reduced(0, operation.output.count);
   return Work();
+}
+
+bool Communicator::reports_reduced() const {
+  return transport_->reports_reduced() || (size_ == WorldSize(1) && !transport_->carries_alone());
+}
+
+StatusOr<std::vector<void*>> Communicator::PeerAddresses(Buffer buffer, Options options) {
+  const auto bytes = static_cast<std::size_t>(buffer.bytes().value());
+  // Every rank learns the address, or that there is none, and how many bytes the peers mean.
+  const std::uint64_t place = size_ == WorldSize(1) ? 0 : transport_->Locate(buffer.data, bytes);
+  std::array<std::int64_t, 2> own = {static_cast<std::int64_t>(place),
+                                     static_cast<std::int64_t>(bytes)};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(size_.value()));
+  if (options.label.empty()) options.label = "addresses";
+  AIT_RETURN_IF_ERROR(AllGather(View(own), View(all), std::move(options)).Wait());
+  std::vector<void*> addresses;
+  bool out_of_reach = false;
+  for (int peer = 0; peer < size_.value(); ++peer) {
+    const auto where = static_cast<std::uint64_t>(all[2 * static_cast<std::size_t>(peer)]);
+    const std::int64_t count = all[2 * static_cast<std::size_t>(peer) + 1];
+    if (count != all[1]) {
+      return InvalidArgumentError("addresses: the buffer of rank ", peer, " has ", count,
+                                  " bytes, and that of rank 0 has ", all[1],
+                                  "; give the same on all ranks");
+    }
+    void* address = peer == rank_.value()             ? buffer.data
+                    : where == Transport::kOutOfReach ? nullptr
+                                                      : transport_->Reach(Rank(peer), where, bytes);
+    out_of_reach = out_of_reach || where == Transport::kOutOfReach;
+    if (address == nullptr && bytes > 0 && where != Transport::kOutOfReach) {
+      return InternalError("addresses: rank ", rank_, " cannot map the buffer of rank ", peer);
+    }
+    addresses.push_back(address);
+  }
+  if (out_of_reach) addresses.clear();
+  return addresses;
 }
 
 Work Communicator::Broadcast(Buffer buffer, Rank root, Options options) {

@@ -26,7 +26,21 @@ void ReduceSlice(std::span<const Operation* const> operations, const Operation& 
   for (const Operation* operation : operations) {
     inputs.push_back(operation->input.Slice(begin, length).data);
   }
-  ReduceRanks(inputs, outputs, length, own.dtype, own.reduce, stores);
+  if (!own.on_reduced) {
+    return ReduceRanks(inputs, outputs, length, own.dtype, own.reduce, stores);
+  }
+  // In pieces that the first caches hold, so that who is told finds them there.
+  constexpr std::int64_t kPiece = 8192;
+  const std::int64_t element = SizeOf(own.dtype);
+  std::vector<void*> piece(outputs.begin(), outputs.end());
+  for (std::int64_t at = 0; at < length; at += kPiece) {
+    const std::int64_t count = std::min(kPiece, length - at);
+    ReduceRanks(inputs, piece, count, own.dtype, own.reduce, Stores::kCached);
+    own.on_reduced(at, count);
+    for (const void*& input : inputs)
+      input = static_cast<const std::byte*>(input) + count * element;
+    for (void*& output : piece) output = static_cast<std::byte*>(output) + count * element;
+  }
 }
 
 void AllReducePart(std::span<const Operation* const> operations, std::size_t rank) {

@@ -403,7 +403,9 @@ void ShmCollective::Take() {
                               ? operation.input.Slice(offsets_[self] + piece.begin, 0).data
                               : Slot(from) + rank_ * chunk_ * size);
       }
-      return ReduceRanks(inputs_, outputs_, piece.length, dtype, operation.reduce);
+      ReduceRanks(inputs_, outputs_, piece.length, dtype, operation.reduce);
+      if (operation.on_reduced) operation.on_reduced(piece.begin, piece.length);
+      return;
     }
     case OperationKind::kAllGather:
     case OperationKind::kGather:

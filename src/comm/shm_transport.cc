@@ -27,6 +27,15 @@ class ShmTransport final : public Transport {
   Work Start(Operation operation) override { return engine_->Start(std::move(operation)); }
   void Abort(const Status& reason) override { engine_->Abort(reason); }
   MemoryHandle memory() override { return group().fabric().arena(); }
+  bool reports_reduced() const override { return true; }
+  std::uint64_t Locate(const void* data, std::size_t bytes) const override {
+    if (bytes == 0) return 0;
+    const std::uint64_t where = group().fabric().OffsetOf(data, bytes);
+    return where == internal::kForeign ? kOutOfReach : where;
+  }
+  void* Reach(Rank peer, std::uint64_t where, std::size_t bytes) const override {
+    return group().At(peer.value(), where, bytes);
+  }
   void Note(std::int64_t step, std::string_view phase) override { group().Note(step, phase); }
 
   StatusOr<std::unique_ptr<Transport>> Subgroup(std::span<const Rank> members, std::uint64_t id,

@@ -36,6 +36,14 @@ class ThreadTransport final : public Transport {
   Rank rank() const override { return rank_; }
   WorldSize size() const override { return hub_->size(); }
 
+  bool reports_reduced() const override { return true; }
+  std::uint64_t Locate(const void* data, std::size_t) const override {
+    return reinterpret_cast<std::uintptr_t>(data);
+  }
+  void* Reach(Rank, std::uint64_t where, std::size_t) const override {
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(where));  // NOLINT: one process
+  }
+
   Work Start(Operation operation) override {
     try {
       if (!thread_.joinable()) {

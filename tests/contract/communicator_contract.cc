@@ -29,7 +29,7 @@ void SetContractHosts(const std::vector<int>& host_of_rank) {
 const std::vector<ContractCase>& CommunicatorContractCases() {
   static const std::vector<ContractCase> cases = [] {
     std::vector<ContractCase> all = DataCases();
-    for (const auto& more : {GroupCases(), FaultCases(), SurvivorCases()}) {
+    for (const auto& more : {GroupCases(), ReachCases(), FaultCases(), SurvivorCases()}) {
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;

@@ -35,6 +35,7 @@ const std::vector<std::vector<int>>& ContractHosts();
 std::vector<ContractCase> DataCases();
 std::vector<ContractCase> GroupCases();
 std::vector<ContractCase> FaultCases();
+std::vector<ContractCase> ReachCases();
 std::vector<ContractCase> SurvivorCases();
 
 /// `combine(combine(value(0), value(1)), value(2)) …` in the order in which the transport adds.

@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -60,6 +61,12 @@ struct OperationOptions {
   std::chrono::milliseconds timeout{0};
   /// What moves, for error messages: "bucket 3".
   std::string label;
+  /// Of ReduceScatter, where `Communicator::reports_reduced`: is called with elements
+  /// [begin, begin + count) of this rank's output as soon as they are final, while they are in the
+  /// caches; all of them before the Work is done, and no two calls at once. Pieces begin at
+  /// multiples of 64 elements. Called by whichever thread carries the operation out, so it must be
+  /// short and must not wait. After an error only some pieces may have been told.
+  std::function<void(std::int64_t begin, std::int64_t count)> on_reduced;
 };
 
 class Communicator {
@@ -142,6 +149,18 @@ class Communicator {
   /// Memory that the peers reach without a copy: buffers in it are reduced in place. An empty
   /// handle where the transport has none; use a heap then. Blocks may outlive the communicator.
   MemoryHandle memory() const;
+
+  /// Whether `OperationOptions::on_reduced` is called; else look at the output when it is there.
+  bool reports_reduced() const;
+
+  /// **Collective. Blocks.** The addresses in this process of the `buffer` of every rank, by rank,
+  /// its own one too: the peers' memory to read and write without a call. Nothing, on all ranks, if
+  /// one of these buffers is out of reach: it is not in `memory()` or the transport has no such
+  /// memory. Buffers have the same dtype and count on all ranks.
+  ///
+  /// Whoever uses them sees to the order: `Barrier` before and after, say. The addresses hold as
+  /// long as all ranks keep their buffer and this communicator or its memory lives.
+  StatusOr<std::vector<void*>> PeerAddresses(Buffer buffer, Options options = {});
 
   /// Says what this rank is doing, so that peers that miss it can tell: "rank 3 … step 812, data,
   /// 14 s ago". `phase` is a few letters ("data", "forward"). Cheap; any thread.

@@ -8,6 +8,7 @@
 // Users of collectives do not need this header; writers of transports do.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,8 @@ struct Operation {
       0;              // collectives of a communicator, counted from 1; 0 for send and receive
   std::string label;  // for error messages: what is being reduced
   Deadline deadline = Deadline::Infinite();
+  /// Of a reduce-scatter, if not empty: see OperationOptions. No part of the agreement of ranks.
+  std::function<void(std::int64_t begin, std::int64_t count)> on_reduced;
 
   /// 64-bit hash of what all ranks must agree on: kind, reduce, dtype, total count or counts, root
   /// and sequence. Equal on every rank that calls the same operation. The counts of an all-to-all,

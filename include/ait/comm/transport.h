@@ -15,6 +15,7 @@
 //   - after one collective has failed, the group is broken: later ones fail at once with Aborted
 //     and the first reason.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -80,6 +81,25 @@ class Transport {
   /// Memory that the peers reach without a copy; an empty handle if there is none. Blocks keep it
   /// alive, and may outlive the transport.
   virtual MemoryHandle memory() { return {}; }
+
+  /// Whether `Operation::on_reduced` is called by this engine.
+  virtual bool reports_reduced() const { return false; }
+
+  /// Where memory of this rank lies, for its peers, as a number that `Reach` of a peer makes an
+  /// address of; kOutOfReach if they cannot touch it.
+  static constexpr std::uint64_t kOutOfReach = ~std::uint64_t{0};
+  virtual std::uint64_t Locate(const void* data, std::size_t bytes) const {
+    static_cast<void>(data);
+    static_cast<void>(bytes);
+    return kOutOfReach;
+  }
+  /// The address here of what rank `peer` has located; null if there is nothing.
+  virtual void* Reach(Rank peer, std::uint64_t where, std::size_t bytes) const {
+    static_cast<void>(peer);
+    static_cast<void>(where);
+    static_cast<void>(bytes);
+    return nullptr;
+  }
 
   /// What this rank is doing, for the messages of peers that wait for it: "step 812, data". Cheap:
   /// a transport that cannot pass it on ignores it. Any thread.
