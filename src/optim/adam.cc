@@ -31,7 +31,6 @@ class AdamRule final : public internal::ElementwiseRule {
         kernels_(kernels) {}
 
   void BeginStep(std::int64_t step, const StepOptions& options) override {
-    zero_gradients_ = options.gradients_after == GradientsAfter::kZero;
     const double t = static_cast<double>(step);
     const double bias1 = 1 - std::pow(beta1_, t);
     const double bias2 = 1 - std::pow(beta2_, t);
@@ -52,10 +51,10 @@ class AdamRule final : public internal::ElementwiseRule {
     }
   }
 
-  void Update(int group, float* parameters, float* gradients, float* const* state,
-              std::int64_t n) const override {
-    kernels_.adam(parameters, gradients, state[0], state[1], n,
-                  factors_[static_cast<std::size_t>(group)], zero_gradients_);
+  void Update(int group, const internal::ElementRun& run) const override {
+    kernels_.adam(run.parameters, run.gradients, reinterpret_cast<float*>(run.state[0]),
+                  reinterpret_cast<float*>(run.state[1]), run.n,
+                  factors_[static_cast<std::size_t>(group)], run.zero_gradients);
   }
 
  private:
@@ -66,7 +65,6 @@ class AdamRule final : public internal::ElementwiseRule {
   std::vector<GroupRates> rates_;
   std::vector<AdamFactors> factors_;
   const Kernels& kernels_;
-  bool zero_gradients_ = false;
 };
 
 // Both algorithms have the same options; only their defaults differ.
@@ -86,7 +84,8 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindAdam(const Optimizer& optimizer, c
       o.beta1, o.beta2, o.epsilon, decay,
       internal::RatesOf(groups, {.learning_rate = o.learning_rate, .weight_decay = o.weight_decay}),
       internal::KernelsFor(bind.max_simd_level));
-  return internal::BindElementwise(layout, groups, std::move(bind), optimizer.state_names(),
+  return internal::BindElementwise(layout, groups, std::move(bind),
+                                   internal::Float32Arrays(optimizer.state_names()),
                                    std::move(rule));
 }
 

@@ -3,19 +3,32 @@
 
 #include "ait/base/simd.h"
 #include "optim/kernels.h"
+#include "optim/storage_kernels.h"
 
-namespace ait::inline v0 {
+namespace ait::inline v0::internal {
+namespace {
 
-const internal::Kernels& internal::KernelsFor(SimdLevel cap) {
+template <typename Table>
+const Table& Choose(SimdLevel cap, const Table& baseline, const Table& avx2, const Table& avx512) {
   switch (std::min(cap, BestSimdLevel())) {
     case SimdLevel::kAvx512:
-      return kAvx512Kernels;
+      return avx512;
     case SimdLevel::kAvx2:
-      return kAvx2Kernels;
+      return avx2;
     case SimdLevel::kBaseline:
       break;
   }
-  return kBaselineKernels;
+  return baseline;
 }
 
-}  // namespace ait::inline v0
+}  // namespace
+
+const Kernels& KernelsFor(SimdLevel cap) {
+  return Choose(cap, kBaselineKernels, kAvx2Kernels, kAvx512Kernels);
+}
+
+const StorageKernels& StorageKernelsFor(SimdLevel cap) {
+  return Choose(cap, kBaselineStorageKernels, kAvx2StorageKernels, kAvx512StorageKernels);
+}
+
+}  // namespace ait::inline v0::internal

@@ -2,9 +2,9 @@
 #ifndef AIT_OPTIM_ELEMENTWISE_OPTIMIZER_H_
 #define AIT_OPTIM_ELEMENTWISE_OPTIMIZER_H_
 
-// What all optimizers share whose update of an element depends on that element alone: state arrays
-// over the owned ranges, the cut of a slice into threads and groups. The arithmetic is an
-// `ElementwiseRule`.
+// What all optimizers share whose update of an element depends on that element alone: the cut of a
+// slice into threads, groups and, where anything is not fp32, tiles that stay in the nearest cache.
+// The arithmetic is an `ElementwiseRule`.
 
 #include <memory>
 #include <string>
@@ -13,6 +13,7 @@
 
 #include "ait/optim/optimizer.h"
 #include "ait/optim/parameter_groups.h"
+#include "optim/flat_optimizer.h"
 
 namespace ait::inline v0::internal {
 
@@ -22,6 +23,15 @@ struct GroupRates {
   double weight_decay = 0;
 };
 
+/// Consecutive elements of one parameter, all fp32.
+struct ElementRun {
+  float* parameters;
+  float* gradients;         // scaled by nobody yet; set to zero if `zero_gradients`
+  std::byte* const* state;  // of each state array, see StateArray; null: the parameter has it not
+  std::int64_t n;
+  bool zero_gradients;
+};
+
 /// The arithmetic of an algorithm. Groups are counted from 0; the last is that of parameters in no
 /// group.
 class ElementwiseRule {
@@ -29,10 +39,8 @@ class ElementwiseRule {
   virtual ~ElementwiseRule() = default;
   /// Computes the factors of every group for step `step` ≥ 1.
   virtual void BeginStep(std::int64_t step, const StepOptions& options) = 0;
-  /// Updates n elements of a group; state[i] is the array of the i-th state name. Called by several
-  /// threads.
-  virtual void Update(int group, float* parameters, float* gradients, float* const* state,
-                      std::int64_t n) const = 0;
+  /// Updates a run of a group. Called by several threads.
+  virtual void Update(int group, const ElementRun& run) const = 0;
 };
 
 /// Rates of every group, the optimizer's own last.
@@ -45,11 +53,14 @@ std::string DescribeOptimizer(const Optimizer& optimizer, std::string_view optio
 Status CheckOption(std::string_view optimizer, std::string_view option, double value, double least,
                    double bound);
 
+/// Plain fp32 arrays of these names.
+std::vector<StateArray> Float32Arrays(const std::vector<std::string>& names);
+
 /// Binds a rule to a layout, see `Optimizer::Bind`.
 StatusOr<std::unique_ptr<BoundOptimizer>> BindElementwise(const ParameterLayout& layout,
                                                           const ParameterGroups& groups,
                                                           BindOptions options,
-                                                          std::vector<std::string> state_names,
+                                                          std::vector<StateArray> arrays,
                                                           std::unique_ptr<ElementwiseRule> rule);
 
 }  // namespace ait::inline v0::internal

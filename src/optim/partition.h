@@ -17,11 +17,12 @@ inline constexpr std::int64_t kPartAlignment =
     64;  // elements: a block of the norm, four cache lines
 inline constexpr std::int64_t kLeastPartElements = 8192;  // less is not worth a thread
 
-/// Part `part` of `parts` of `range`; inner boundaries are multiples of 64 elements from its begin.
+/// Part `part` of `parts` of `range`; inner boundaries are at multiples of 64 elements.
 inline ElementRange PartOf(ElementRange range, int part, int parts) {
-  const std::int64_t step = RoundUp((range.size() + parts - 1) / parts, kPartAlignment);
-  const std::int64_t begin = std::min(range.begin + part * step, range.end);
-  return {begin, std::min(begin + step, range.end)};
+  const std::int64_t base = range.begin - range.begin % kPartAlignment;
+  const std::int64_t step = RoundUp((range.end - base + parts - 1) / parts, kPartAlignment);
+  const std::int64_t begin = std::min(base + part * step, range.end);
+  return {std::max(begin, range.begin), std::min(begin + step, range.end)};
 }
 
 /// Calls `body` with the parts of `range`, at most one per thread, and returns when all are done.

@@ -27,7 +27,6 @@ class SgdRule final : public internal::ElementwiseRule {
   }
 
   void BeginStep(std::int64_t step, const StepOptions& options) override {
-    zero_gradients_ = options.gradients_after == GradientsAfter::kZero;
     for (std::size_t i = 0; i < rates_.size(); ++i) {
       factors_[i] = {
           .gradient_scale = static_cast<float>(options.gradient_scale),
@@ -41,10 +40,9 @@ class SgdRule final : public internal::ElementwiseRule {
     }
   }
 
-  void Update(int group, float* parameters, float* gradients, float* const* state,
-              std::int64_t n) const override {
-    kernels_.sgd(parameters, gradients, form_ == SgdForm::kPlain ? nullptr : state[0], n,
-                 factors_[static_cast<std::size_t>(group)], form_, zero_gradients_);
+  void Update(int group, const internal::ElementRun& run) const override {
+    kernels_.sgd(run.parameters, run.gradients, reinterpret_cast<float*>(run.state[0]), run.n,
+                 factors_[static_cast<std::size_t>(group)], form_, run.zero_gradients);
   }
 
  private:
@@ -53,7 +51,6 @@ class SgdRule final : public internal::ElementwiseRule {
   std::vector<GroupRates> rates_;
   std::vector<SgdFactors> factors_;
   const Kernels& kernels_;
-  bool zero_gradients_ = false;
 };
 
 }  // namespace
@@ -90,8 +87,8 @@ StatusOr<std::unique_ptr<BoundOptimizer>> Sgd::Bind(const ParameterLayout& layou
                                 internal::RatesOf(groups_, {.learning_rate = options_.learning_rate,
                                                             .weight_decay = options_.weight_decay}),
                                 internal::KernelsFor(options.max_simd_level));
-  return internal::BindElementwise(layout, groups_, std::move(options), state_names(),
-                                   std::move(rule));
+  return internal::BindElementwise(layout, groups_, std::move(options),
+                                   internal::Float32Arrays(state_names()), std::move(rule));
 }
 
 }  // namespace ait::inline v0

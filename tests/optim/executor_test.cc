@@ -26,7 +26,8 @@ TEST(Executor, PartsCoverARangeOnceWithoutOverlap) {
       std::int64_t end = 5;
       for (const auto& [part_begin, part_end] : parts) {
         EXPECT_EQ(part_begin, end);
-        EXPECT_EQ((part_begin - 5) % 64, 0) << "a part shares a block with its neighbour";
+        EXPECT_TRUE(part_begin == 5 || part_begin % 64 == 0)
+            << "a part shares a block with its neighbour";
         end = part_end;
       }
       EXPECT_EQ(end, 5 + size);

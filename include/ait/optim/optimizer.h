@@ -70,13 +70,15 @@ struct UpdateSlice {
 };
 
 /// One named state array of one parameter, as far as this rank owns it: a view that stays valid as
-/// long as the optimizer. `begin` counts from the parameter's first element. Writable, for loading.
+/// long as the optimizer. Entries are of `dtype`, one for `block` elements of the parameter, which
+/// are counted from its first; `begin` is the first entry. Writable, for loading.
 struct StateSlice {
   std::string_view parameter;
   std::string_view state;
   std::int64_t begin = 0;
   DType dtype = DType::kFloat32;
   std::span<std::byte> bytes;
+  std::int64_t block = 1;
 
   /// The elements; only for dtype kFloat32.
   std::span<float> floats() const {

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/flat_optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "ait/base/types.h"
+#include "ait/memory/heap.h"
+
+namespace ait::inline v0::internal {
+namespace {
+
+constexpr std::int64_t kCacheLine = 64;  // bytes, and entries: where owned ranges and pieces begin
+
+std::int64_t EntriesOf(std::int64_t elements, std::int64_t block) {
+  return (elements + block - 1) / block;
+}
+
+}  // namespace
+
+Status FlatOptimizer::Init(const ParameterLayout& layout, const ParameterGroups& groups,
+                           BindOptions options, std::vector<StateArray> arrays,
+                           Ownership ownership) {
+  AIT_RETURN_IF_ERROR(Validate(layout));
+  AIT_RETURN_IF_ERROR(Validate(groups));
+  if (options.executor.threads < 1 || (options.executor.threads > 1 && !options.executor.run)) {
+    return InvalidArgumentError(
+        "executor has ", options.executor.threads, " threads and ",
+        options.executor.run ? "a" : "no",
+        " run function; it needs at least 1 thread, and the function if more");
+  }
+  AIT_ASSIGN_OR_RETURN(access_, ParameterAccess::Create(options));
+  parameters_ = layout.parameters;
+  owned_ = layout.owned;
+  executor_ = std::move(options.executor);
+  ownership_ = ownership;
+  arrays_ = std::move(arrays);
+  if (const auto beside = access_.beside()) {
+    has_beside_ = true;
+    arrays_.push_back({.name = beside->name, .dtype = beside->dtype});
+  }
+  AIT_RETURN_IF_ERROR(MakePieces(groups));
+  return AllocateState(options.memory ? std::move(options.memory) : HeapResource::Create());
+}
+
+Status FlatOptimizer::MakePieces(const ParameterGroups& groups) {
+  for (const ElementRange& owned : owned_) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const ParameterSegment& parameter = parameters_[i];
+      const ElementRange range = Intersection(parameter.range(), owned);
+      if (range.size() == 0) continue;
+      if (ownership_ == Ownership::kWholeParameters && range != parameter.range()) {
+        return InvalidArgumentError(
+            "parameter \"", parameter.name, "\" has ", parameter.size(), " elements, of which ",
+            range.size(), " lie in the owned range [", owned.begin, ", ", owned.end,
+            "); this optimizer needs whole parameters: let slices end between parameters");
+      }
+      pieces_.push_back(
+          {.range = range,
+           .parameter = i,
+           .group = GroupOf(groups, parameter).value_or(static_cast<int>(groups.size())),
+           .state = {}});
+    }
+  }
+
+  return OkStatus();
+}
+
+Status FlatOptimizer::AllocateState(MemoryHandle memory) {
+  for (OwnedPiece& piece : pieces_) piece.state.resize(arrays_.size());
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const StateArray& array = arrays_[i];
+    // Where each piece begins, in entries. An array of all elements is laid out as the owned ranges
+    // are, padding included; others piece by piece.
+    std::vector<std::int64_t> begins(pieces_.size(), -1);
+    std::int64_t entries = 0;
+    if (array.block == 1 && !array.of) {
+      auto piece = pieces_.begin();
+      for (const ElementRange& owned : owned_) {
+        for (; piece != pieces_.end() && piece->range.end <= owned.end; ++piece) {
+          begins[static_cast<std::size_t>(piece - pieces_.begin())] =
+              entries + (piece->range.begin - owned.begin);
+        }
+        entries += RoundUp(owned.size(), kCacheLine);
+      }
+    } else {
+      for (std::size_t p = 0; p < pieces_.size(); ++p) {
+        const ParameterSegment& parameter = parameters_[pieces_[p].parameter];
+        if (array.of && !array.of(parameter)) continue;
+        const std::int64_t before = pieces_[p].range.begin - parameter.begin;
+        if (parameter.begin % array.block != 0 || before % array.block != 0) {
+          return InvalidArgumentError("parameter \"", parameter.name, "\" begins at element ",
+                                      parameter.begin, " and is owned from its element ", before,
+                                      " on; state \"", array.name,
+                                      "\" needs both to be multiples of ", array.block);
+        }
+        begins[p] = entries;
+        entries += RoundUp(EntriesOf(pieces_[p].range.size(), array.block),
+                           kCacheLine / SizeOf(array.dtype));
+      }
+    }
+    auto buffer =
+        HostBuffer::Create(memory, static_cast<std::size_t>(entries * SizeOf(array.dtype)));
+    if (!buffer.ok()) {
+      return Annotate(buffer.status(), StrCat("optimizer state \"", array.name, "\""));
+    }
+    buffers_.push_back(*std::move(buffer));
+    for (std::size_t p = 0; p < pieces_.size(); ++p) {
+      if (begins[p] < 0) continue;
+      pieces_[p].state[i] = buffers_.back().data() + begins[p] * SizeOf(array.dtype);
+    }
+  }
+  // First touch by the threads that will update: the same cut as in an update of a whole range.
+  for (const ElementRange& owned : owned_) {
+    ForEachPart(executor_, owned, [&](ElementRange part) {
+      ForEachPiece(part, [&](const OwnedPiece& piece, ElementRange range) {
+        for (std::size_t i = 0; i < arrays_.size(); ++i) {
+          std::byte* const begin = StateAt(piece, i, range.begin);
+          if (begin == nullptr) continue;
+          const std::int64_t entries = EntriesOf(range.size(), arrays_[i].block);
+          std::memset(begin, 0, static_cast<std::size_t>(entries * SizeOf(arrays_[i].dtype)));
+        }
+      });
+    });
+  }
+  return OkStatus();
+}
+
+Status FlatOptimizer::BeginStep(const StepOptions& options) {
+  constexpr double kLargest = std::numeric_limits<float>::max();  // NaN is not below it either
+  if (!(std::abs(options.learning_rate_factor) <= kLargest) ||
+      !(std::abs(options.gradient_scale) <= kLargest)) {
+    return InvalidArgumentError("step ", step_ + 1, ": learning_rate_factor is ",
+                                options.learning_rate_factor, " and gradient_scale is ",
+                                options.gradient_scale, "; both must be finite in fp32");
+  }
+  access_.BeginStep(++step_);
+  OnBeginStep(options);
+  begun_ = true;
+  return OkStatus();
+}
+
+Status FlatOptimizer::Update(const UpdateSlice& slice) {
+  if (!begun_) {
+    return FailedPreconditionError(
+        "the optimizer is asked to update before a step was begun; call BeginStep");
+  }
+  AIT_RETURN_IF_ERROR(CheckSlice(slice));
+  if (slice.gradients.count != slice.parameters.count) {
+    return InvalidArgumentError("slice at element ", slice.begin, " has ", slice.parameters.count,
+                                " parameters and ", slice.gradients.count, " gradients");
+  }
+  if (slice.parameters.count == 0) return OkStatus();
+  AIT_RETURN_IF_ERROR(CheckReal(slice.gradients.dtype, "gradients"));
+  return UpdateOwned(slice);
+}
+
+Status FlatOptimizer::SetParameters(const UpdateSlice& slice, std::span<const float> values) {
+  AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
+  ForEachPiece(RangeOf(slice), [&](const OwnedPiece& piece, ElementRange range) {
+    access_.Set(values.data() + (range.begin - slice.begin),
+                At(slice, slice.parameters, range.begin), BesideAt(piece, range.begin),
+                range.size());
+    CopyOut(slice, range);
+  });
+  return OkStatus();
+}
+
+Status FlatOptimizer::GetParameters(const UpdateSlice& slice, std::span<float> values) {
+  AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
+  ForEachPiece(RangeOf(slice), [&](const OwnedPiece& piece, ElementRange range) {
+    ReadValues(slice, piece, range, values.data() + (range.begin - slice.begin));
+  });
+  return OkStatus();
+}
+
+Status FlatOptimizer::set_step(std::int64_t step) {
+  if (step < 0) {
+    return InvalidArgumentError("step of the optimizer is ", step, "; it must not be negative");
+  }
+  step_ = step;
+  begun_ = false;
+  return OkStatus();
+}
+
+std::vector<StateSlice> FlatOptimizer::State() {
+  std::vector<StateSlice> slices;
+  auto first = pieces_.begin();
+  // Pieces are in ascending order, hence those of one parameter follow each other.
+  while (first != pieces_.end()) {
+    const auto last = std::find_if(first, pieces_.end(), [&](const OwnedPiece& piece) {
+      return piece.parameter != first->parameter;
+    });
+    const ParameterSegment& parameter = parameters_[first->parameter];
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      for (auto piece = first; piece != last; ++piece) {
+        if (piece->state[i] == nullptr) continue;
+        const StateArray& array = arrays_[i];
+        const std::int64_t entries = EntriesOf(piece->range.size(), array.block);
+        slices.push_back(
+            {.parameter = parameter.name,
+             .state = array.name,
+             .begin = (piece->range.begin - parameter.begin) / array.block,
+             .dtype = array.dtype,
+             .bytes = {piece->state[i], static_cast<std::size_t>(entries * SizeOf(array.dtype))},
+             .block = array.block});
+      }
+    }
+    first = last;
+  }
+  return slices;
+}
+
+std::int64_t FlatOptimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const HostBuffer& buffer : buffers_) bytes += static_cast<std::int64_t>(buffer.size_bytes());
+  return bytes;
+}
+
+std::int64_t FlatOptimizer::master_bytes() const {
+  return has_beside_ ? static_cast<std::int64_t>(buffers_.back().size_bytes()) : 0;
+}
+
+std::vector<OwnedPiece>::const_iterator FlatOptimizer::FirstPiece(std::int64_t element) const {
+  return std::upper_bound(
+      pieces_.begin(), pieces_.end(), element,
+      [](std::int64_t begin, const OwnedPiece& piece) { return begin < piece.range.end; });
+}
+
+Status FlatOptimizer::CheckSlice(const UpdateSlice& slice) const {
+  if (slice.parameters.count == 0) return OkStatus();
+  if (slice.parameters.dtype != access_.dtype()) {
+    return InvalidArgumentError("parameters are ", Name(slice.parameters.dtype),
+                                "; the optimizer is bound to ", Name(access_.dtype()));
+  }
+  const ElementRange range = RangeOf(slice);
+  const auto next = std::upper_bound(
+      owned_.begin(), owned_.end(), range.begin,
+      [](std::int64_t begin, const ElementRange& owned) { return begin < owned.begin; });
+  if (next == owned_.begin() || range.end > std::prev(next)->end) {
+    return InvalidArgumentError("slice [", range.begin, ", ", range.end,
+                                ") is not inside one of the ", owned_.size(), " ranges owned");
+  }
+  std::int64_t block = 1;
+  for (const StateArray& array : arrays_) block = std::max(block, array.block);
+  if (block == 1 && ownership_ == Ownership::kElements) return OkStatus();
+  for (const std::int64_t cut : {range.begin, range.end}) {
+    const auto piece = FirstPiece(cut);
+    if (piece == pieces_.end() || cut <= piece->range.begin) continue;
+    if (ownership_ == Ownership::kElements && cut % block == 0) continue;
+    return InvalidArgumentError("slice [", range.begin, ", ", range.end, ") cuts parameter \"",
+                                parameters_[piece->parameter].name, "\", which begins at element ",
+                                parameters_[piece->parameter].begin, "; this optimizer needs ",
+                                ownership_ == Ownership::kElements
+                                    ? StrCat("cuts at multiples of ", block)
+                                    : std::string("whole parameters"));
+  }
+  return OkStatus();
+}
+
+Status FlatOptimizer::CheckValues(const UpdateSlice& slice, std::size_t count) const {
+  AIT_RETURN_IF_ERROR(CheckSlice(slice));
+  if (static_cast<std::size_t>(slice.parameters.count) == count) return OkStatus();
+  return InvalidArgumentError("slice at element ", slice.begin, " has ", slice.parameters.count,
+                              " parameters and ", count, " values");
+}
+
+void FlatOptimizer::ReadValues(const UpdateSlice& slice, const OwnedPiece& piece,
+                               ElementRange range, float* values) const {
+  access_.Read(At(slice, slice.parameters, range.begin), BesideAt(piece, range.begin), values,
+               range.size());
+}
+
+void FlatOptimizer::WriteValues(const UpdateSlice& slice, const OwnedPiece& piece,
+                                ElementRange range, const float* values) const {
+  access_.Write(values, ModelElement(piece, range.begin), At(slice, slice.parameters, range.begin),
+                BesideAt(piece, range.begin), range.size());
+  CopyOut(slice, range);
+}
+
+void FlatOptimizer::ReadGradients(const UpdateSlice& slice, ElementRange range,
+                                  float* values) const {
+  ReadReal(access_.kernels(), slice.gradients.dtype, At(slice, slice.gradients, range.begin),
+           values, range.size());
+}
+
+void FlatOptimizer::ZeroGradients(const UpdateSlice& slice, ElementRange range) {
+  std::memset(At(slice, slice.gradients, range.begin), 0,
+              static_cast<std::size_t>(range.size() * SizeOf(slice.gradients.dtype)));
+}
+
+void FlatOptimizer::CopyOut(const UpdateSlice& slice, ElementRange range) {
+  const Buffer from = slice.parameters.Slice(range.begin - slice.begin, range.size());
+  for (void* const copy : slice.copies) {
+    std::memcpy(static_cast<std::byte*>(copy) + (range.begin - slice.begin) * SizeOf(from.dtype),
+                from.data, static_cast<std::size_t>(from.bytes().value()));
+  }
+}
+
+}  // namespace ait::inline v0::internal
