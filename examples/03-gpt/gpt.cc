@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpt.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/nn/init.h>
@@ -57,30 +56,4 @@ torch::Tensor GptImpl::forward(torch::Tensor tokens) {
   auto x = tok(tokens) + pos->weight.narrow(0, 0, tokens.size(1));
   for (const auto& block : *blocks) x = block->as<Block>()->forward(x);
   return head(ln(x));
-}
-
-Bf16Scope::Bf16Scope(bool on)
-    : on_(on),
-      was_enabled_(at::autocast::is_autocast_enabled(at::kCPU)),
-      old_type_(at::autocast::get_autocast_dtype(at::kCPU)) {
-  if (!on_) return;
-  at::autocast::set_autocast_enabled(at::kCPU, true);
-  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-  at::autocast::increment_nesting();
-}
-
-Bf16Scope::~Bf16Scope() {
-  if (!on_) return;
-  if (at::autocast::decrement_nesting() == 0)
-    at::autocast::clear_cache();  // of weights cast to bf16
-  at::autocast::set_autocast_dtype(at::kCPU, old_type_);
-  at::autocast::set_autocast_enabled(at::kCPU, was_enabled_);
-}
-
-bool Bf16Scope::FastHere() {
-#ifdef __x86_64__
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
 }

@@ -52,22 +52,4 @@ struct GptImpl : torch::nn::Module {
 };
 TORCH_MODULE(Gpt);
 
-/// Runs matrix products in bf16, on the thread and for as long as it lives; parameters, gradients
-/// and sums stay fp32. With `on` false it does nothing.
-class Bf16Scope {
- public:
-  explicit Bf16Scope(bool on);
-  ~Bf16Scope();
-  Bf16Scope(const Bf16Scope&) = delete;
-  Bf16Scope& operator=(const Bf16Scope&) = delete;
-
-  /// True if this processor multiplies bf16 faster than fp32.
-  static bool FastHere();
-
- private:
-  bool on_;
-  bool was_enabled_;
-  at::ScalarType old_type_;
-};
-
 #endif  // AIT_EXAMPLES_03_GPT_GPT_H_

@@ -16,6 +16,7 @@
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/module.h"
 #include "ait/runtime/trainer.h"
+#include "ait/tensor/autocast.h"
 #include "ait/tensor/torch.h"
 #include "generate.h"
 #include "gpt.h"
@@ -89,7 +90,7 @@ ait::Status Train(const Options& options) {
     const ait::TokenBatch* batch = data.Next();
     if (batch == nullptr) return data.status();
     auto step = trainer.Step(*batch, [&](const ait::TokenBatch& b) {
-      const Bf16Scope bf16(options.bf16);
+      const ait::Autocast autocast(options.bf16 ? ait::DType::kBFloat16 : ait::DType::kFloat32);
       const at::Tensor logits = model->forward(ait::Inputs(b));
       return ait::LossSum{ait::SumOfCrossEntropy(logits, ait::Targets(b)), b.token_count()};
     });

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "ait/comm/automatic.h"
+#include "ait/tensor/autocast.h"
 #include "ait/tensor/gloo.h"
 
 ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
@@ -20,7 +21,7 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
   };
   Options options;
   options.config = *GptConfig::Named("quickstart");
-  options.bf16 = Bf16Scope::FastHere();
+  options.bf16 = ait::Autocast::Bf16IsFastHere();
   options.mode = argc > 1 ? argv[1] : "";
   if (options.mode != "train" && options.mode != "generate") return usage("say train or generate");
   for (int i = 2; i < argc; i += 2) {
