@@ -47,21 +47,27 @@ SumOfSquares SquaresOf(const Buffer& slice, const Executor& executor) {
 
 }  // namespace
 
-void OwnedSquares::Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
-                       const Executor& executor) {
+void OwnedSquares::AddSlice(const FlatLayout& layout, int b, const Buffer& slice, Rank rank,
+                            const Executor& executor) {
   const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
   const auto [begin, end] = bucket.slice(rank);
-  const SumOfSquares squares = SquaresOf(gradients.Slice(begin, end - begin), executor);
+  const SumOfSquares squares = SquaresOf(slice, executor);
   sum.Add(squares);
   if (squares.finite() || not_finite >= 0) return;
   for (const int parameter : bucket.parameters) {
     const FlatSlot& slot = *layout.slot(parameter);
     const std::int64_t first = std::max(begin, slot.offset);
     const std::int64_t last = std::min(end, slot.offset + slot.count);
-    if (first >= last || SquaresOf(gradients.Slice(first, last - first), {}).finite()) continue;
+    if (first >= last || SquaresOf(slice.Slice(first - begin, last - first), {}).finite()) continue;
     not_finite = parameter;
     return;
   }
+}
+
+void OwnedSquares::Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
+                       const Executor& executor) {
+  const auto [begin, end] = layout.buckets()[static_cast<std::size_t>(b)].slice(rank);
+  AddSlice(layout, b, gradients.Slice(begin, end - begin), rank, executor);
 }
 
 DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares) {

@@ -24,8 +24,12 @@ struct OwnedSquares {
   SumOfSquares sum;
   int not_finite = -1;
 
-  /// Adds the slice of bucket `b` that `rank` owns. Floating-point types only; fp64 is rounded to
+  /// Adds the slice of bucket `b` that `rank` owns: `slice` is just these elements, wherever they
+  /// are (a part of the flat buffer, or a shard). Floating-point types only; fp64 is rounded to
   /// fp32.
+  void AddSlice(const FlatLayout& layout, int b, const Buffer& slice, Rank rank,
+                const Executor& executor);
+  /// The same from the whole flat buffer of the bucket's group.
   void Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
            const Executor& executor);
 };
