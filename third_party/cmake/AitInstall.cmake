@@ -19,7 +19,7 @@ write_basic_package_version_file(ait-config-version.cmake COMPATIBILITY SameMino
 install(FILES "${PROJECT_BINARY_DIR}/ait-config.cmake" "${PROJECT_BINARY_DIR}/ait-config-version.cmake"
   DESTINATION "${_package_dir}")
 # The package finds its dependencies by the same files as the build did.
-foreach(dependency IN ITEMS threads abseil json zlib mpi numa torch gloo openmp cuda nccl)
+foreach(dependency IN ITEMS threads abseil json zlib mpi numa liburing torch gloo openmp cuda nccl)
   install(FILES "third_party/${dependency}/${dependency}.cmake"
     DESTINATION "${_package_dir}/third_party/${dependency}")
 endforeach()

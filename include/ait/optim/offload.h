@@ -13,6 +13,7 @@
 
 #include <string>
 
+#include "ait/base/status.h"
 #include "ait/base/types.h"
 
 namespace ait::inline v0 {
@@ -27,6 +28,8 @@ struct StateOffload {
   int chunks = 4;        // 3 to 64
 
   bool enabled() const { return !directory.empty(); }
+  /// **Errors.** InvalidArgument: a size or number that is not allowed.
+  Status Validate() const;
 };
 
 }  // namespace ait::inline v0
