@@ -29,7 +29,8 @@ class ElementwiseOptimizer final : public FlatOptimizer {
 
   Status UpdateOwned(const UpdateSlice& slice) override {
     const bool plain = access().dtype() == DType::kFloat32 &&
-                       slice.gradients.dtype == DType::kFloat32 && slice.copies.empty();
+                       slice.gradients.dtype == DType::kFloat32 && slice.copies.empty() &&
+                       !prepares_gradients();
     ForEachPart(executor(), RangeOf(slice), [&](ElementRange part) {
       ForEachPiece(part, [&](const OwnedPiece& piece, ElementRange range) {
         plain ? UpdatePlain(slice, piece, range) : UpdateInTiles(slice, piece, range);
@@ -60,7 +61,7 @@ class ElementwiseOptimizer final : public FlatOptimizer {
     constexpr std::int64_t kTile = ParameterAccess::kTileElements;
     alignas(64) std::array<float, kTile> parameter_tile;
     alignas(64) std::array<float, kTile> gradient_tile;
-    const bool own_gradients = slice.gradients.dtype == DType::kFloat32;
+    const bool own_gradients = slice.gradients.dtype == DType::kFloat32 && !prepares_gradients();
     for (ElementRange tile = range; tile.begin < range.end; tile.begin = tile.end) {
       tile.end = std::min(tile.begin + kTile, range.end);
       float* parameters =

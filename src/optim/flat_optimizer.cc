@@ -36,6 +36,7 @@ Status FlatOptimizer::Init(const ParameterLayout& layout, const ParameterGroups&
   AIT_ASSIGN_OR_RETURN(access_, ParameterAccess::Create(options));
   parameters_ = layout.parameters;
   owned_ = layout.owned;
+  group_count_ = groups.size() + 1;
   executor_ = std::move(options.executor);
   ownership_ = ownership;
   arrays_ = std::move(arrays);
@@ -130,7 +131,7 @@ Status FlatOptimizer::AllocateState(MemoryHandle memory) {
   return OkStatus();
 }
 
-Status FlatOptimizer::BeginStep(const StepOptions& options) {
+Status FlatOptimizer::CheckStep(const StepOptions& options) const {
   constexpr double kLargest = std::numeric_limits<float>::max();  // NaN is not below it either
   if (!(std::abs(options.learning_rate_factor) <= kLargest) ||
       !(std::abs(options.gradient_scale) <= kLargest)) {
@@ -138,8 +139,39 @@ Status FlatOptimizer::BeginStep(const StepOptions& options) {
                                 options.learning_rate_factor, " and gradient_scale is ",
                                 options.gradient_scale, "; both must be finite in fp32");
   }
+  if (!(options.clip_value > 0)) {
+    return InvalidArgumentError("step ", step_ + 1, ": clip_value is ", options.clip_value,
+                                "; it must be above 0");
+  }
+  if (!options.group_scales.empty() && options.group_scales.size() != group_count_) {
+    return InvalidArgumentError("step ", step_ + 1, ": there are ", options.group_scales.size(),
+                                " group_scales; give ", group_count_,
+                                ", one for each parameter group and one for those in none");
+  }
+  for (const double scale : options.group_scales) {
+    if (std::abs(scale * options.gradient_scale) <= kLargest) continue;
+    return InvalidArgumentError("step ", step_ + 1, ": one of group_scales is ", scale,
+                                "; all must be finite in fp32, times gradient_scale too");
+  }
+  return OkStatus();
+}
+
+Status FlatOptimizer::BeginStep(const StepOptions& options) {
+  AIT_RETURN_IF_ERROR(CheckStep(options));
   access_.BeginStep(++step_);
-  OnBeginStep(options);
+  prepared_scales_.clear();
+  if (options.group_scales.empty() && std::isinf(options.clip_value)) {
+    OnBeginStep(options);
+  } else {
+    for (std::size_t group = 0; group < group_count_; ++group) {
+      const double own = options.group_scales.empty() ? 1 : options.group_scales[group];
+      prepared_scales_.push_back(static_cast<float>(options.gradient_scale * own));
+    }
+    clip_value_ = static_cast<float>(options.clip_value);
+    StepOptions prepared = options;
+    prepared.gradient_scale = 1;
+    OnBeginStep(prepared);
+  }
   begun_ = true;
   return OkStatus();
 }
@@ -286,6 +318,12 @@ void FlatOptimizer::ReadGradients(const UpdateSlice& slice, ElementRange range,
                                   float* values) const {
   ReadReal(access_.kernels(), slice.gradients.dtype, At(slice, slice.gradients, range.begin),
            values, range.size());
+  if (prepared_scales_.empty() || range.size() == 0) return;
+  const int group = FirstPiece(range.begin)->group;
+  const float scale = prepared_scales_[static_cast<std::size_t>(group)];
+  for (std::int64_t i = 0; i < range.size(); ++i) {
+    values[i] = std::min(std::max(values[i] * scale, -clip_value_), clip_value_);
+  }
 }
 
 void FlatOptimizer::ZeroGradients(const UpdateSlice& slice, ElementRange range) {

@@ -97,7 +97,10 @@ class FlatOptimizer : public BoundOptimizer {
                   float* values) const;
   void WriteValues(const UpdateSlice& slice, const OwnedPiece& piece, ElementRange range,
                    const float* values) const;
-  /// The gradients in `range` as fp32; and sets them to zero.
+  /// True if the gradients of this step are scaled by group or cut: `OnBeginStep` is told a scale
+  /// of 1 then, and all gradients must come from `ReadGradients`, which has done it.
+  bool prepares_gradients() const { return !prepared_scales_.empty(); }
+  /// The gradients in `range`, which lies in one piece, as fp32; and sets them to zero.
   void ReadGradients(const UpdateSlice& slice, ElementRange range, float* values) const;
   static void ZeroGradients(const UpdateSlice& slice, ElementRange range);
   /// Copies the new parameters in `range` to the slice's copies.
@@ -117,6 +120,7 @@ class FlatOptimizer : public BoundOptimizer {
   std::vector<OwnedPiece>::const_iterator FirstPiece(std::int64_t element) const;
   Status CheckSlice(const UpdateSlice& slice) const;
   Status CheckValues(const UpdateSlice& slice, std::size_t count) const;
+  Status CheckStep(const StepOptions& options) const;
 
   std::vector<ParameterSegment> parameters_;
   std::vector<ElementRange> owned_;
@@ -127,6 +131,9 @@ class FlatOptimizer : public BoundOptimizer {
   Executor executor_;
   Ownership ownership_ = Ownership::kElements;
   bool has_beside_ = false;
+  std::size_t group_count_ = 1;         // that of parameters in no group counts
+  std::vector<float> prepared_scales_;  // by group; empty: gradients are left to the algorithm
+  float clip_value_ = 0;
   std::int64_t step_ = 0;
   bool begun_ = false;
 };

@@ -2,8 +2,7 @@
 #ifndef AIT_OPTIM_NORM_H_
 #define AIT_OPTIM_NORM_H_
 
-// The global L2 norm of gradients, the check that all are finite, and the clip factor: one pass,
-// one answer.
+// Norms of gradients, the check that all are finite, and the clip factor: one pass, one answer.
 //
 // A `SumOfSquares` adds up the squares of blocks of 64 elements: within a block in double and in a
 // fixed order, over blocks exactly, in fixed point. Exact addition does not depend on the order, so
@@ -17,12 +16,23 @@
 //   ait::GradientNorm norm = ait::GlobalNorm(sum, 1.0 / tokens);
 //   if (!norm.finite) return Skip();
 //   bound->BeginStep({.gradient_scale = ait::ClipFactor(norm.value, max_norm) / tokens});
+//
+// A `NormSum` is the same for the norm of any p ≥ 1, √[p](Σ |x|^p), and for the largest magnitude
+// (p infinite). The largest magnitude is exact as well. Other sums than that of squares are not:
+// they are compensated, and their order is fixed. Blocks of 64 elements are added in double, eight
+// lanes and a tree; blocks in order, chunks of 64 blocks in order, slices in the order of `Add`,
+// ranks in rank order, all with the rounding error of each addition kept (Knuth's TwoSum). So
+// threads and SIMD levels do not change them, nor does the ZeRO stage of one layout; another world
+// size or bucket size may, in the last places of a double.
 
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ait/base/simd.h"
+#include "ait/base/status.h"
 #include "ait/optim/executor.h"
 
 namespace ait::inline v0 {
@@ -58,6 +68,57 @@ class SumOfSquares {
 /// value: whoever owns the buffer keeps it zero.
 SumOfSquares ComputeSumOfSquares(std::span<const float> values, const Executor& executor = {},
                                  SimdLevel max_simd_level = SimdLevel::kAvx512);
+
+/// Gradients of which one norm is made.
+enum class NormScope : std::uint8_t {
+  kAll,       // all together
+  kEachGroup  // those of each parameter group of the optimizer, and those in no group
+};
+
+struct NormOptions {
+  double p = 2;  // ≥ 1, or infinity
+  NormScope scope = NormScope::kAll;
+  /// Patterns over the names of parameters whose gradients do not count on this rank, because
+  /// another rank counts the same: under model parallelism, duplicates are counted once. Whether
+  /// they are finite counts everywhere.
+  std::vector<std::string> not_counted;
+
+  /// **Errors.** InvalidArgument that names the option and its value.
+  Status Validate() const;
+  bool operator==(const NormOptions&) const = default;
+};
+
+/// What becomes a p-norm. A value.
+class NormSum {
+ public:
+  /// `p` that `NormOptions::Validate` accepts.
+  explicit NormSum(double p = 2) : p_(p) {}
+
+  /// Adds |x|^p of values; for p = 2, the first is the first of a block of `SumOfSquares`.
+  void Add(std::span<const float> values, const Executor& executor = {},
+           SimdLevel max_simd_level = SimdLevel::kAvx512);
+  void Add(const NormSum& other);
+
+  /// False if an infinity or a NaN was among the values.
+  bool finite() const { return p_ == 2 ? squares_.finite() : finite_; }
+  /// The norm of the values multiplied by `scale`; infinity if not finite, or if a sum of powers
+  /// exceeds the range of double, which needs a p above 8.
+  double norm(double scale = 1) const;
+
+  /// The representation, for its way to other ranks: combined by `AddWords` in rank order.
+  static int WordsOf(double p);
+  void AppendWords(std::vector<std::int64_t>& words) const;
+  void AddWords(std::span<const std::int64_t> words);
+
+ private:
+  void AddTerm(double sum, double error);
+
+  double p_;
+  SumOfSquares squares_;  // p = 2
+  double sum_ = 0;        // of the powers, or the largest magnitude
+  double sum_error_ = 0;  // what rounding has taken off it
+  bool finite_ = true;
+};
 
 /// What every rank decides by.
 struct GradientNorm {

@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,11 @@ struct StepOptions {
   double learning_rate_factor = 1;  // of the schedule; multiplies the rate of every group; finite
   double gradient_scale = 1;  // multiplies gradients: 1 / count, unscale and clip factor in one
   GradientsAfter gradients_after = GradientsAfter::kKept;
+  /// Multiply gradients too, one for each parameter group and a last one for parameters in none:
+  /// clip factors by group. Empty: all 1. Finite.
+  std::vector<double> group_scales = {};
+  /// Clipping by value: gradients, after all scales, are cut to ± this. > 0.
+  double clip_value = std::numeric_limits<double>::infinity();
 };
 
 /// A part of the owned elements: element `begin + i` of the flat buffer is element i of
