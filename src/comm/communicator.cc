@@ -329,6 +329,8 @@ StatusOr<std::shared_ptr<Communicator>> Communicator::Survivors(Options options)
   return Child(std::move(transport), StrCat(group_->name(), "/survivors ", ++rebuilds_), members);
 }
 
+void Communicator::ForgetPeerPages() { transport_->ForgetPeerPages(); }
+
 MemoryHandle Communicator::memory() const { return transport_->memory(); }
 
 void Communicator::Note(std::int64_t step, std::string_view phase) {

@@ -70,6 +70,12 @@ std::uint64_t ShmFabric::OffsetOf(const void* data, std::size_t bytes) const {
              : kForeign;
 }
 
+void ShmFabric::ForgetPeerPages() const {
+  for (const ShmPeer& peer : peers_) {
+    if (peer.view) peer.view->Forget();
+  }
+}
+
 bool ShmFabric::IsDead(int rank) const {
   const FileDescriptor& life = peers_[static_cast<std::size_t>(rank)].life;
   if (!life.is_open()) return false;  // a thread of this process

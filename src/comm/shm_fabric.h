@@ -69,6 +69,9 @@ class ShmFabric {
   /// Offset in the own arena; kForeign if the bytes do not lie in it.
   std::uint64_t OffsetOf(const void* data, std::size_t bytes) const;
 
+  /// Takes the pages of the peers' arenas out of the resident set of this process.
+  void ForgetPeerPages() const;
+
   /// Whether the process of `rank` has ended. One system call.
   bool IsDead(int rank) const;
 

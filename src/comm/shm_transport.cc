@@ -28,6 +28,7 @@ class ShmTransport final : public Transport {
   void Abort(const Status& reason) override { engine_->Abort(reason); }
   MemoryHandle memory() override { return group().fabric().arena(); }
   bool reports_reduced() const override { return true; }
+  void ForgetPeerPages() override { group().fabric().ForgetPeerPages(); }
   std::uint64_t Locate(const void* data, std::size_t bytes) const override {
     if (bytes == 0) return 0;
     const std::uint64_t where = group().fabric().OffsetOf(data, bytes);

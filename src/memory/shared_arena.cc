@@ -276,4 +276,9 @@ StatusOr<SharedArenaView> SharedArenaView::Attach(int fd) {
   return SharedArenaView(std::move(mapping));
 }
 
+// Of a shared mapping this drops page tables alone.
+void SharedArenaView::Forget() const {
+  (void)madvise(mapping_.data(), mapping_.bytes(), MADV_DONTNEED);
+}
+
 }  // namespace ait::inline v0

@@ -46,6 +46,12 @@ Status PeersReachBuffersInSharedMemory(Group group) {
                                "a peer's memory holds what it wrote"));
     theirs[self] = static_cast<std::int64_t>(1000 * self + peer);
   }
+  group->ForgetPeerPages();
+  for (std::size_t peer = 0; peer < size; ++peer) {
+    const auto* theirs = static_cast<const std::int64_t*>(addresses[peer]);
+    AIT_RETURN_IF_ERROR(Expect(theirs[self] == static_cast<std::int64_t>(1000 * self + peer),
+                               "pages that are forgotten keep what they hold"));
+  }
   AIT_RETURN_IF_ERROR(group->Barrier().Wait());
   for (std::size_t peer = 0; peer < size; ++peer) {
     AIT_RETURN_IF_ERROR(Expect(own[peer] == static_cast<std::int64_t>(1000 * peer + self),

@@ -172,6 +172,32 @@ TEST(SharedArenaView, OutlivesTheArena) {
   EXPECT_EQ(static_cast<char*>(view.At(Bytes(0), 64).value())[63], 9);
 }
 
+/// Bytes of shared memory that the kernel counts for this process.
+std::int64_t ResidentShared() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) return std::stoll(line.substr(9)) * 1024;
+  }
+  return -1;
+}
+
+TEST(SharedArenaView, ForgottenPagesAreNoLongerResidentAndKeepWhatTheyHold) {
+  constexpr std::size_t kBytes = 16 << 20;
+  ASSERT_OK_AND_ASSIGN(const auto arena, SharedArena::Create({.capacity = Bytes(kBytes)}));
+  ASSERT_OK_AND_ASSIGN(void* const block, arena->Allocate(kBytes));
+  std::memset(block, 5, kBytes);
+  ASSERT_OK_AND_ASSIGN(const SharedArenaView view, SharedArenaView::Attach(arena->fd()));
+  ASSERT_OK_AND_ASSIGN(void* const seen, view.At(Bytes(0), kBytes));
+  const std::int64_t before = ResidentShared();
+  std::memset(seen, 6, kBytes);
+  const std::int64_t touched = ResidentShared();
+  EXPECT_GE(touched - before, std::int64_t{15} << 20) << "counted once for each mapping";
+  view.Forget();
+  EXPECT_LE(ResidentShared() - before, std::int64_t{1} << 20);
+  EXPECT_EQ(static_cast<char*>(block)[kBytes - 1], 6);
+  EXPECT_EQ(static_cast<char*>(seen)[12345], 6) << "and it can be touched again";
+}
+
 TEST(SharedArenaView, RefusesForeignDescriptors) {
   const auto before = OpenFiles();
   EXPECT_THAT(SharedArenaView::Attach(-1),

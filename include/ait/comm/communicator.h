@@ -162,6 +162,11 @@ class Communicator {
   /// long as all ranks keep their buffer and this communicator or its memory lives.
   StatusOr<std::vector<void*>> PeerAddresses(Buffer buffer, Options options = {});
 
+  /// Takes the pages of the peers' memory that this process has touched out of its resident set,
+  /// where the kernel would count them for each of the ranks. They stay what they are; the next
+  /// touch maps them again, about a microsecond a page, small or huge. Any thread, at any time.
+  void ForgetPeerPages();
+
   /// Says what this rank is doing, so that peers that miss it can tell: "rank 3 … step 812, data,
   /// 14 s ago". `phase` is a few letters ("data", "forward"). Cheap; any thread.
   void Note(std::int64_t step, std::string_view phase);

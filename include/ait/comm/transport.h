@@ -101,6 +101,9 @@ class Transport {
     return nullptr;
   }
 
+  /// See `Communicator::ForgetPeerPages`.
+  virtual void ForgetPeerPages() {}
+
   /// What this rank is doing, for the messages of peers that wait for it: "step 812, data". Cheap:
   /// a transport that cannot pass it on ignores it. Any thread.
   virtual void Note(std::int64_t step, std::string_view phase) {
