@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -118,10 +119,11 @@ StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors pa
   store->layout_ = &layout;
   store->named_ = std::move(parameters);
   std::vector<at::Tensor> flat_parameters;
-  for (const FlatGroup& group : layout.groups()) {
-    AIT_ASSIGN_OR_RETURN(at::Tensor values,
-                         MakeFlat(group.count, group.dtype, memory, "parameters"));
-    store->buffers_.push_back(BufferOf(values, group.dtype));
+  const std::vector<std::int64_t> counts = store->PlaceBuckets();
+  for (std::size_t g = 0; g < counts.size(); ++g) {
+    const DType dtype = layout.groups()[g].dtype;
+    AIT_ASSIGN_OR_RETURN(at::Tensor values, MakeFlat(counts[g], dtype, memory, "parameters"));
+    store->buffers_.push_back(BufferOf(values, dtype));
     flat_parameters.push_back(std::move(values));
   }
   std::unordered_map<const void*, int> seen;
@@ -129,23 +131,47 @@ StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors pa
     const ParameterInfo& info = layout.parameters()[i];
     const auto index = static_cast<int>(i);
     if (info.role == ParameterInfo::Role::kFrozen) {
-      store->frozen_.push_back(index);
+      if (info.unit < 0) store->frozen_.push_back(index);
       continue;
     }
     at::Tensor tensor = store->named_.tensor(i);
     if (!seen.emplace(tensor.unsafeGetTensorImpl(), index).second) continue;
-    const FlatSlot& slot = *layout.slot(index);
-    const auto group =
-        static_cast<std::size_t>(layout.buckets()[static_cast<std::size_t>(slot.bucket)].group);
-    const at::Tensor values = ViewOf(flat_parameters[group], info, slot);
-    if (info.tied_to < 0) values.copy_(tensor);
-    tensor.set_data(values);
+    FlatSlot slot = *layout.slot(index);
     Handle& handle = store->handles_.emplace_back();
     handle.tensor = tensor;
     handle.owner = slot.parameter;
+    const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(slot.bucket)];
+    if (bucket.unit >= 0) continue;
+    slot.offset += store->begin(slot.bucket) - bucket.begin;
+    const at::Tensor values =
+        ViewOf(flat_parameters[static_cast<std::size_t>(bucket.group)], info, slot);
+    if (info.tied_to < 0) values.copy_(tensor);
+    tensor.set_data(values);
     handle.address = tensor.const_data_ptr();
   }
   return store;
+}
+
+// Where the buckets of no unit lie; returns the elements of each group.
+std::vector<std::int64_t> ParameterStore::PlaceBuckets() {
+  const std::vector<FlatBucket>& buckets = layout_->buckets();
+  std::vector<std::size_t> order(buckets.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](std::size_t b) { return buckets[b].begin; });
+  std::vector<std::int64_t> counts(layout_->groups().size());
+  begins_.resize(buckets.size());
+  for (const std::size_t b : order) {
+    std::int64_t& count = counts[static_cast<std::size_t>(buckets[b].group)];
+    begins_[b] = count;
+    if (buckets[b].unit < 0) count += buckets[b].count;
+  }
+  return counts;
+}
+
+Buffer ParameterStore::Elements(int b, ElementRange range) const {
+  const FlatBucket& bucket = layout_->buckets()[static_cast<std::size_t>(b)];
+  return buffers_[static_cast<std::size_t>(bucket.group)].Slice(
+      begin(b) + range.begin - bucket.begin, range.size());
 }
 
 std::vector<int> ParameterStore::handle_counts() const {
@@ -162,6 +188,7 @@ Status ParameterStore::CheckUnchanged() const {
       return FailedPreconditionError("parameter ", name(handle.owner),
                                      " was frozen after the engine was made; make a new engine");
     }
+    if (info.unit >= 0) continue;  // UnitStore looks at it
     if (handle.tensor.const_data_ptr() != handle.address || handle.tensor.sizes() != info.sizes ||
         handle.tensor.strides() != info.strides) {
       return FailedPreconditionError(

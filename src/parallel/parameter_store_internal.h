@@ -28,12 +28,12 @@ StatusOr<std::vector<ParameterInfo>> InspectParameters(const NamedTensors& param
 struct Handle {
   at::Tensor tensor;
   int owner = 0;                  // index of the parameter that has the slot
-  const void* address = nullptr;  // where the parameter lies
+  const void* address = nullptr;  // where the parameter lies; null if a unit has it
 };
 
 class ParameterStore {
  public:
-  /// Moves the trainable parameters into flat buffers.
+  /// Moves the trainable parameters into flat buffers, but for those of units (UnitStore).
   static StatusOr<std::unique_ptr<ParameterStore>> Create(NamedTensors parameters,
                                                           const FlatLayout& layout,
                                                           MemoryHandle memory);
@@ -42,10 +42,14 @@ class ParameterStore {
   /// Handles of the parameter; 0 if it is not an owner.
   std::vector<int> handle_counts() const;
 
-  /// The flat buffers, by group.
+  /// The flat buffers, by group: of its elements in order, without those of units.
   const std::vector<Buffer>& buffers() const { return buffers_; }
+  /// Where a bucket of no unit begins in the buffer of its group, in elements.
+  std::int64_t begin(int bucket) const { return begins_[static_cast<std::size_t>(bucket)]; }
+  /// Elements of such a bucket, counted as the layout does.
+  Buffer Elements(int bucket, ElementRange range) const;
 
-  /// Tensors that stay where they are: the frozen parameters, by index.
+  /// Tensors that stay where they are: the frozen parameters that belong to no unit, by index.
   const std::vector<int>& frozen() const { return frozen_; }
   const NamedTensors& named() const { return named_; }
 
@@ -59,12 +63,14 @@ class ParameterStore {
 
  private:
   ParameterStore() = default;
+  std::vector<std::int64_t> PlaceBuckets();
 
   const FlatLayout* layout_ = nullptr;
   NamedTensors named_;
   std::vector<Handle> handles_;
   std::vector<int> frozen_;
   std::vector<Buffer> buffers_;
+  std::vector<std::int64_t> begins_;  // by bucket
 };
 
 /// The values of a tensor as contiguous host memory: the tensor itself, or a copy to be written

@@ -49,7 +49,8 @@ StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communica
                                                        const NamedTensors& tensors,
                                                        const FlatLayout& layout,
                                                        std::vector<std::string> units,
-                                                       Values values, UnitShardsOptions options) {
+                                                       const Agree& agree,
+                                                       UnitShardsOptions options) {
   auto store = std::unique_ptr<UnitStore>(new UnitStore);
   store->layout_ = &layout;
   store->prefetch_ = options.prefetch;
@@ -58,7 +59,6 @@ StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communica
   std::vector<ShardedBucket> buckets;
   store->bucket_numbers_ = AddBuckets(layout, buckets);
   const std::vector<int> frozen_numbers = AddBuckets(frozen, buckets);
-  const OperationOptions operation = options.operation;
   AIT_ASSIGN_OR_RETURN(store->shards_, UnitShards::Create(std::move(communicator), std::move(units),
                                                           std::move(buckets), std::move(options)));
   for (int unit = 0; unit < static_cast<int>(store->uses_.size()); ++unit) {
@@ -67,7 +67,7 @@ StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communica
   store->AddMembers(layout, tensors, store->bucket_numbers_);
   store->AddMembers(frozen, tensors, frozen_numbers);
   for (int unit = 0; unit < store->unit_count(); ++unit) {
-    AIT_RETURN_IF_ERROR(store->Move(unit, values, operation));
+    AIT_RETURN_IF_ERROR(store->Move(unit, agree));
   }
   store->target_->store = store.get();
   return store;
@@ -91,7 +91,7 @@ void UnitStore::AddMembers(const FlatLayout& laid_out, const NamedTensors& tenso
 }
 
 // The values of a unit: from the tensors over its block into the shards.
-Status UnitStore::Move(int unit, Values values, const OperationOptions& options) {
+Status UnitStore::Move(int unit, const Agree& agree) {
   const c10::NoGradGuard no_grad;
   AIT_ASSIGN_OR_RETURN(std::byte* const block, shards_->Take(unit));
   const std::int64_t bytes = shards_->bytes(unit);
@@ -105,12 +105,9 @@ Status UnitStore::Move(int unit, Values values, const OperationOptions& options)
     if (info.tied_to < 0) view.copy_(member.tensor);
     member.tensor.set_data(view);
   }
-  Communicator& communicator = shards_->communicator();
-  if (values == Values::kOfRank0 && communicator.size().value() > 1 && bytes > 0) {
-    OperationOptions labelled = options;
-    labelled.label = StrCat("initial parameters of unit ", shards_->name(unit));
-    AIT_RETURN_IF_ERROR(
-        communicator.Broadcast({block, bytes, DType::kUInt8}, Rank(0), std::move(labelled)).Wait());
+  if (agree != nullptr && bytes > 0) {
+    AIT_RETURN_IF_ERROR(agree({block, bytes, DType::kUInt8},
+                              StrCat("initial parameters of unit ", shards_->name(unit))));
   }
   shards_->Store(unit);
   storage.Clear();
@@ -217,6 +214,13 @@ Status UnitStore::CheckUnchanged() const {
   for (const Member& member : members_) {
     const ParameterInfo& info = layout_->parameters()[static_cast<std::size_t>(member.parameter)];
     const at::Tensor& tensor = member.tensor;
+    const bool is_frozen = info.role == ParameterInfo::Role::kFrozen;
+    if (tensor.requires_grad() == is_frozen) {
+      return FailedPreconditionError("parameter ", info.name, " was ",
+                                     is_frozen ? "frozen when the engine was made and is not now"
+                                               : "frozen after the engine was made",
+                                     "; make a new engine");
+    }
     if (storages_[static_cast<std::size_t>(member.unit)].Holds(tensor) &&
         tensor.storage_offset() == member.offset && tensor.sizes() == info.sizes &&
         tensor.strides() == info.strides) {

@@ -14,6 +14,7 @@
 // Functions of libtorch may throw, so callers go through CatchAsStatus.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,15 +45,17 @@ struct UnitTarget {
 
 class UnitStore {
  public:
-  enum class Values { kOfRank0, kOwn };
+  /// Makes the bytes of a unit the same on all ranks.
+  using Agree = std::function<Status(const Buffer& bytes, std::string label)>;
 
   /// **Collective. Blocks.** Moves the parameters of `layout` that belong to a unit, frozen ones
-  /// too, into shards; `units` are the names. The tensors have no data afterwards.
+  /// too, into shards; `units` are the names. The tensors have no data afterwards. Without `agree`
+  /// they are the same on all ranks already.
   static StatusOr<std::unique_ptr<UnitStore>> Create(std::shared_ptr<Communicator> communicator,
                                                      const NamedTensors& tensors,
                                                      const FlatLayout& layout,
-                                                     std::vector<std::string> units, Values values,
-                                                     UnitShardsOptions options);
+                                                     std::vector<std::string> units,
+                                                     const Agree& agree, UnitShardsOptions options);
   /// The tensors say that the engine has gone.
   ~UnitStore();
   UnitStore(const UnitStore&) = delete;
@@ -108,7 +111,7 @@ class UnitStore {
   UnitStore() = default;
   void AddMembers(const FlatLayout& laid_out, const NamedTensors& tensors,
                   const std::vector<int>& numbers);
-  Status Move(int unit, Values values, const OperationOptions& options);
+  Status Move(int unit, const Agree& agree);
   void GatherAhead();
 
   const FlatLayout* layout_ = nullptr;

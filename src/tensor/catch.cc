@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "ait/base/throw_on_error.h"
+
 namespace ait::inline v0::internal {
 namespace {
 
@@ -45,6 +47,8 @@ StatusCode CodeOf(const c10::Error& error, std::string_view text) {
 Status StatusFromCurrentException() noexcept {
   try {
     throw;
+  } catch (const StatusException& error) {
+    return error.status();
   } catch (const c10::Error& error) {
     const std::string text = TextOf(error);
     return MakeStatus(CodeOf(error, text), {text});

@@ -17,7 +17,8 @@
 
 namespace ait::inline v0::internal {
 
-/// The exception that is being handled, as Status: out of memory is ResourceExhausted; libtorch's
+/// The exception that is being handled, as Status: a StatusException is the status it was made of;
+/// out of memory is ResourceExhausted; libtorch's
 /// value, index and type errors are InvalidArgument; not implemented is Unimplemented; errors of
 /// its stores and sockets are Unavailable; anything else, also of user code, is Unknown. The text
 /// is what() without the stack trace. Call it only inside a catch block.

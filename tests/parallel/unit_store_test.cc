@@ -71,9 +71,12 @@ void WithStore(int ranks, int prefetch, const std::function<void(UnitStore&, Blo
     Blocks blocks(1 + 100 * communicator->rank().value());
     const auto layout = LayoutOf(blocks.parameters, ranks);
     ASSERT_OK(layout);
-    auto store = UnitStore::Create(communicator, blocks.parameters, *layout,
-                                   {"blocks.0", "blocks.1", "blocks.2"},
-                                   UnitStore::Values::kOfRank0, {.prefetch = prefetch});
+    const auto agree = [&](const Buffer& bytes, std::string label) {
+      return communicator->Broadcast(bytes, Rank(0), {.label = std::move(label)}).Wait();
+    };
+    auto store =
+        UnitStore::Create(communicator, blocks.parameters, *layout,
+                          {"blocks.0", "blocks.1", "blocks.2"}, agree, {.prefetch = prefetch});
     ASSERT_OK(store);
     ASSERT_OK(communicator->Barrier().Wait());
     test(**store, blocks);
@@ -224,9 +227,8 @@ TEST(UnitStoreTest, GraphsOutliveTheStore) {
   RunRanks(1, [&](const std::shared_ptr<Communicator>& communicator) {
     const auto layout = LayoutOf(blocks.parameters, 1);
     ASSERT_OK(layout);
-    auto store =
-        UnitStore::Create(communicator, blocks.parameters, *layout,
-                          {"blocks.0", "blocks.1", "blocks.2"}, UnitStore::Values::kOfRank0, {});
+    auto store = UnitStore::Create(communicator, blocks.parameters, *layout,
+                                   {"blocks.0", "blocks.1", "blocks.2"}, nullptr, {});
     ASSERT_OK(store);
     loss = Call(**store, 0, [&] { return blocks.Forward(0, Values({4, 3}, 50)); }).sum();
   });

@@ -11,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "ait/base/throw_on_error.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -33,6 +34,11 @@ TEST(CatchAsStatus, TurnsUserExceptionsIntoUnknown) {
   EXPECT_THAT(internal::CatchAsStatus([] { throw std::runtime_error("the reason"); }),
               StatusIs(StatusCode::kUnknown, HasSubstr("the reason")));
   EXPECT_THAT(internal::CatchAsStatus([]() -> int { throw 7; }), StatusIs(StatusCode::kUnknown));
+}
+
+TEST(CatchAsStatus, AStatusExceptionIsTheStatusThatItWasMadeOf) {
+  EXPECT_THAT(internal::CatchAsStatus([] { ThrowOnError(DataLossError("shard 3")); }),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("shard 3")));
 }
 
 TEST(CatchAsStatus, TellsShapeErrorsWithoutTheStackTrace) {

@@ -4,7 +4,8 @@
 
 // For programs that prefer exceptions: turns an error of ait into a `StatusException`.
 //
-// Opt-in; ait itself never throws and never includes this header.
+// Opt-in; ait itself throws nothing but this, and only from `DataParallel::Unit`, which stands in
+// the middle of model code (ait/parallel/unit.h).
 //
 //   auto data = ait::ThrowOnError(ait::TokenDataset::Open("corpus", options));  // StatusOr<T> to T
 //   ait::ThrowOnError(trainer.Save("weights.safetensors"));                     // Status to void

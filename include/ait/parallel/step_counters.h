@@ -60,8 +60,11 @@ struct StepCounters {
   Duration backward{};                  // within Backward, waiting excluded
   Duration communication{};             // sum over buckets
   Duration exposed{};                   // waiting for buckets and for the small reduction
-  Duration overlap{};  // part of the buckets' communication that hid behind backward
-  Duration update{};   // optimizer
+  Duration overlap{};               // part of the buckets' communication that hid behind backward
+  Duration update{};                // optimizer
+  std::int64_t gathers = 0;         // of units (ZeRO-3), in forward and in backward
+  std::int64_t gathered_bytes = 0;  // of the whole units
+  Duration gather_exposed{};        // that forward and backward stood still for them
   std::vector<BucketCounters> buckets;  // in order of reduction
   CompressionCounters compression;      // zeros without compression
 };
