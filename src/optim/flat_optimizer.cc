@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::int64_t kCacheLine = 64;  // bytes, and entries: where owned ranges and pieces begin
 
-std::int64_t EntriesOf(std::int64_t elements, std::int64_t block) {
-  return (elements + block - 1) / block;
-}
-
 }  // namespace
 
 Status FlatOptimizer::Init(const ParameterLayout& layout, const ParameterGroups& groups,
@@ -45,6 +41,8 @@ Status FlatOptimizer::Init(const ParameterLayout& layout, const ParameterGroups&
     arrays_.push_back({.name = beside->name, .dtype = beside->dtype});
   }
   AIT_RETURN_IF_ERROR(MakePieces(groups));
+  for (OwnedPiece& piece : pieces_) piece.state.resize(arrays_.size());
+  if (options.offload.enabled()) return OffloadState(options.offload);
   return AllocateState(options.memory ? std::move(options.memory) : HeapResource::Create());
 }
 
@@ -72,7 +70,6 @@ Status FlatOptimizer::MakePieces(const ParameterGroups& groups) {
 }
 
 Status FlatOptimizer::AllocateState(MemoryHandle memory) {
-  for (OwnedPiece& piece : pieces_) piece.state.resize(arrays_.size());
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const StateArray& array = arrays_[i];
     // Where each piece begins, in entries. An array of all elements is laid out as the owned ranges
@@ -100,8 +97,8 @@ Status FlatOptimizer::AllocateState(MemoryHandle memory) {
                                       "\" needs both to be multiples of ", array.block);
         }
         begins[p] = entries;
-        entries += RoundUp(EntriesOf(pieces_[p].range.size(), array.block),
-                           kCacheLine / SizeOf(array.dtype));
+        entries +=
+            RoundUp(array.EntriesOf(pieces_[p].range.size()), kCacheLine / SizeOf(array.dtype));
       }
     }
     auto buffer =
@@ -122,13 +119,31 @@ Status FlatOptimizer::AllocateState(MemoryHandle memory) {
         for (std::size_t i = 0; i < arrays_.size(); ++i) {
           std::byte* const begin = StateAt(piece, i, range.begin);
           if (begin == nullptr) continue;
-          const std::int64_t entries = EntriesOf(range.size(), arrays_[i].block);
+          const std::int64_t entries = arrays_[i].EntriesOf(range.size());
           std::memset(begin, 0, static_cast<std::size_t>(entries * SizeOf(arrays_[i].dtype)));
         }
       });
     });
   }
   return OkStatus();
+}
+
+Status FlatOptimizer::OffloadState(const StateOffload& offload) {
+  if (ownership_ == Ownership::kWholeParameters) {
+    return UnimplementedError(
+        "this optimizer needs whole parameters at once and keeps its state in memory only; state "
+        "in a file is supported by the optimizers whose update of an element depends on that "
+        "element alone: AdamW, Adam, SGD and Lion");
+  }
+  AIT_RETURN_IF_ERROR(offload.Validate());
+  if (arrays_.empty() || pieces_.empty()) return OkStatus();  // no state
+  AIT_ASSIGN_OR_RETURN(offloaded_, OffloadedState::Create(offload, arrays_, parameters_, pieces_));
+  return OkStatus();
+}
+
+Status FlatOptimizer::WithState(ElementRange range, StateAccess access,
+                                const std::function<Status(ElementRange)>& body) {
+  return offloaded_ == nullptr ? body(range) : offloaded_->ForEachChunk(range, access, body);
 }
 
 Status FlatOptimizer::CheckStep(const StepOptions& options) const {
@@ -188,26 +203,44 @@ Status FlatOptimizer::Update(const UpdateSlice& slice) {
   }
   if (slice.parameters.count == 0) return OkStatus();
   AIT_RETURN_IF_ERROR(CheckReal(slice.gradients.dtype, "gradients"));
-  return UpdateOwned(slice);
+  if (offloaded_ == nullptr) return UpdateOwned(slice);
+  return WithState(RangeOf(slice), StateAccess::kReadWrite, [&](ElementRange range) {
+    const std::int64_t before = range.begin - slice.begin;
+    std::vector<void*> copies;
+    for (void* const copy : slice.copies) {
+      copies.push_back(static_cast<std::byte*>(copy) + before * SizeOf(slice.parameters.dtype));
+    }
+    return UpdateOwned({.begin = range.begin,
+                        .parameters = slice.parameters.Slice(before, range.size()),
+                        .gradients = slice.gradients.Slice(before, range.size()),
+                        .copies = copies});
+  });
 }
 
 Status FlatOptimizer::SetParameters(const UpdateSlice& slice, std::span<const float> values) {
   AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
-  ForEachPiece(RangeOf(slice), [&](const OwnedPiece& piece, ElementRange range) {
-    access_.Set(values.data() + (range.begin - slice.begin),
-                At(slice, slice.parameters, range.begin), BesideAt(piece, range.begin),
-                range.size());
-    CopyOut(slice, range);
-  });
-  return OkStatus();
+  const auto set = [&](ElementRange part) {
+    ForEachPiece(part, [&](const OwnedPiece& piece, ElementRange range) {
+      access_.Set(values.data() + (range.begin - slice.begin),
+                  At(slice, slice.parameters, range.begin), BesideAt(piece, range.begin),
+                  range.size());
+      CopyOut(slice, range);
+    });
+    return OkStatus();
+  };
+  return has_beside_ ? WithState(RangeOf(slice), StateAccess::kReadWrite, set)
+                     : set(RangeOf(slice));
 }
 
 Status FlatOptimizer::GetParameters(const UpdateSlice& slice, std::span<float> values) {
   AIT_RETURN_IF_ERROR(CheckValues(slice, values.size()));
-  ForEachPiece(RangeOf(slice), [&](const OwnedPiece& piece, ElementRange range) {
-    ReadValues(slice, piece, range, values.data() + (range.begin - slice.begin));
-  });
-  return OkStatus();
+  const auto get = [&](ElementRange part) {
+    ForEachPiece(part, [&](const OwnedPiece& piece, ElementRange range) {
+      ReadValues(slice, piece, range, values.data() + (range.begin - slice.begin));
+    });
+    return OkStatus();
+  };
+  return has_beside_ ? WithState(RangeOf(slice), StateAccess::kRead, get) : get(RangeOf(slice));
 }
 
 Status FlatOptimizer::set_step(std::int64_t step) {
@@ -220,19 +253,36 @@ Status FlatOptimizer::set_step(std::int64_t step) {
 }
 
 std::vector<StateSlice> FlatOptimizer::State() {
+  if (offloaded_ != nullptr) return {};
+  return SlicesOf({0, kMaxElements});
+}
+
+Status FlatOptimizer::VisitState(StateAccess access,
+                                 const std::function<Status(const StateSlice&)>& visit) {
+  if (offloaded_ == nullptr) return BoundOptimizer::VisitState(access, visit);
+  return WithState({0, kMaxElements}, access, [&](ElementRange range) {
+    for (const StateSlice& slice : SlicesOf(range)) AIT_RETURN_IF_ERROR(visit(slice));
+    return OkStatus();
+  });
+}
+
+// Of the pieces that begin in the range.
+std::vector<StateSlice> FlatOptimizer::SlicesOf(ElementRange range) const {
   std::vector<StateSlice> slices;
-  auto first = pieces_.begin();
+  auto first = FirstPiece(range.begin);
+  const auto end = std::find_if(first, pieces_.end(), [&](const OwnedPiece& piece) {
+    return piece.range.begin >= range.end;
+  });
   // Pieces are in ascending order, hence those of one parameter follow each other.
-  while (first != pieces_.end()) {
-    const auto last = std::find_if(first, pieces_.end(), [&](const OwnedPiece& piece) {
-      return piece.parameter != first->parameter;
-    });
+  while (first != end) {
+    const auto last = std::find_if(
+        first, end, [&](const OwnedPiece& piece) { return piece.parameter != first->parameter; });
     const ParameterSegment& parameter = parameters_[first->parameter];
     for (std::size_t i = 0; i < arrays_.size(); ++i) {
       for (auto piece = first; piece != last; ++piece) {
         if (piece->state[i] == nullptr) continue;
         const StateArray& array = arrays_[i];
-        const std::int64_t entries = EntriesOf(piece->range.size(), array.block);
+        const std::int64_t entries = array.EntriesOf(piece->range.size());
         slices.push_back(
             {.parameter = parameter.name,
              .state = array.name,
@@ -248,13 +298,23 @@ std::vector<StateSlice> FlatOptimizer::State() {
 }
 
 std::int64_t FlatOptimizer::state_bytes() const {
+  if (offloaded_ != nullptr) return offloaded_->memory_bytes();
   std::int64_t bytes = 0;
   for (const HostBuffer& buffer : buffers_) bytes += static_cast<std::int64_t>(buffer.size_bytes());
   return bytes;
 }
 
 std::int64_t FlatOptimizer::master_bytes() const {
-  return has_beside_ ? static_cast<std::int64_t>(buffers_.back().size_bytes()) : 0;
+  return has_beside_ && !buffers_.empty() ? static_cast<std::int64_t>(buffers_.back().size_bytes())
+                                          : 0;
+}
+
+std::int64_t FlatOptimizer::offloaded_bytes() const {
+  return offloaded_ == nullptr ? 0 : offloaded_->file_bytes();
+}
+
+std::string FlatOptimizer::DescribeState() const {
+  return offloaded_ == nullptr ? "memory" : offloaded_->description();
 }
 
 std::vector<OwnedPiece>::const_iterator FlatOptimizer::FirstPiece(std::int64_t element) const {

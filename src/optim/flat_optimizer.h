@@ -17,28 +17,12 @@
 
 #include "ait/memory/buffer.h"
 #include "ait/optim/optimizer.h"
+#include "optim/offloaded_state.h"
+#include "optim/owned_piece.h"
 #include "optim/parameter_access.h"
 #include "optim/partition.h"
 
 namespace ait::inline v0::internal {
-
-/// A state array: one entry for `block` elements of each parameter that has it.
-struct StateArray {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  /// Elements that an entry stands for: 1, or a multiple of 64 counted from the parameter's start.
-  std::int64_t block = 1;
-  /// The parameters that have it; empty: all.
-  std::function<bool(const ParameterSegment&)> of = {};
-};
-
-/// The elements of one parameter inside one owned range.
-struct OwnedPiece {
-  ElementRange range;             // of the flat buffer
-  std::size_t parameter;          // index into the layout
-  int group;                      // counted from 0; the last is that of parameters in no group
-  std::vector<std::byte*> state;  // of its first element, by array; null: does not have it
-};
 
 class FlatOptimizer : public BoundOptimizer {
  public:
@@ -49,12 +33,18 @@ class FlatOptimizer : public BoundOptimizer {
   std::int64_t step() const final { return step_; }
   Status set_step(std::int64_t step) final;
   std::vector<StateSlice> State() override;
+  Status VisitState(StateAccess access,
+                    const std::function<Status(const StateSlice&)>& visit) override;
   std::int64_t state_bytes() const override;
   std::int64_t master_bytes() const final;
+  std::int64_t offloaded_bytes() const final;
+  std::string DescribeState() const final;
 
  protected:
   /// Checks everything, allocates the arrays, and that of the masters as the last one. All entries
-  /// are zero, first touched by the threads that update them.
+  /// are zero, first touched by the threads that update them. With BindOptions::offload they are in
+  /// a file: then UpdateOwned is called for one part of a slice after the other, pieces end where
+  /// these do, and have state during the call alone.
   Status Init(const ParameterLayout& layout, const ParameterGroups& groups, BindOptions options,
               std::vector<StateArray> arrays, Ownership ownership = Ownership::kElements);
 
@@ -117,6 +107,11 @@ class FlatOptimizer : public BoundOptimizer {
  private:
   Status MakePieces(const ParameterGroups& groups);
   Status AllocateState(MemoryHandle memory);
+  Status OffloadState(const StateOffload& offload);
+  /// Calls body(range) with state in memory, or a part of the range after the other.
+  Status WithState(ElementRange range, StateAccess access,
+                   const std::function<Status(ElementRange)>& body);
+  std::vector<StateSlice> SlicesOf(ElementRange range) const;
   std::vector<OwnedPiece>::const_iterator FirstPiece(std::int64_t element) const;
   Status CheckSlice(const UpdateSlice& slice) const;
   Status CheckValues(const UpdateSlice& slice, std::size_t count) const;
@@ -126,7 +121,8 @@ class FlatOptimizer : public BoundOptimizer {
   std::vector<ElementRange> owned_;
   std::vector<OwnedPiece> pieces_;
   std::vector<StateArray> arrays_;
-  std::vector<HostBuffer> buffers_;  // of each array
+  std::vector<HostBuffer> buffers_;  // of each array, if they are in memory
+  std::unique_ptr<OffloadedState> offloaded_;
   ParameterAccess access_;
   Executor executor_;
   Ownership ownership_ = Ownership::kElements;

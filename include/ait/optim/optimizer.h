@@ -43,6 +43,7 @@
 #include "ait/comm/buffer.h"
 #include "ait/memory/resource.h"
 #include "ait/optim/executor.h"
+#include "ait/optim/offload.h"
 #include "ait/optim/parameter_groups.h"
 #include "ait/optim/parameter_layout.h"
 #include "ait/optim/precision.h"
@@ -110,7 +111,8 @@ class BoundOptimizer {
   /// **Errors.** FailedPrecondition before the first `BeginStep`; InvalidArgument for a slice whose
   /// buffers differ in size, have a wrong dtype, or that is not inside one owned range (for
   /// Ownership::kWholeParameters: that cuts a parameter); an empty slice is inside of any. Nothing
-  /// is changed then. Those of the file where state is offloaded to one.
+  /// is changed then. Those of the file where state is offloaded to one: after these the
+  /// parameters and the state are those of a step half done, and all later calls fail.
   virtual Status Update(const UpdateSlice& slice) = 0;
 
   /// Makes `values` the parameters of a slice, as exactly as they are kept: writes them, rounded,
@@ -131,15 +133,20 @@ class BoundOptimizer {
   virtual std::vector<StateSlice> State() = 0;
 
   /// Calls `visit` with each of these slices, valid during the call alone; after
-  /// StateAccess::kReadWrite what was written is kept, wherever state lives. Stops at the first
-  /// error of `visit`, and returns it.
+  /// StateAccess::kReadWrite what was written is kept, wherever state lives. State in a file comes
+  /// in the order of elements, an array of a parameter in as many slices as it lies in chunks.
+  /// Stops at the first error of `visit`, and returns it.
   virtual Status VisitState(StateAccess access,
                             const std::function<Status(const StateSlice&)>& visit);
 
-  /// Bytes that the state takes on this rank, and the part of them that are masters (also
-  /// remainders and compensations).
+  /// Bytes of memory that the state takes on this rank, and the part of them that are masters (also
+  /// remainders and compensations). Of state in a file that is what is in memory at once.
   virtual std::int64_t state_bytes() const = 0;
   virtual std::int64_t master_bytes() const { return 0; }
+  /// Bytes of the file that the state is in; 0 if it is in memory.
+  virtual std::int64_t offloaded_bytes() const { return 0; }
+  /// Where the state is, for people: "memory", or "/nvme/state (ext4): io_uring, O_DIRECT".
+  virtual std::string DescribeState() const { return "memory"; }
 };
 
 /// What binding needs beside the layout.
@@ -150,6 +157,8 @@ struct BindOptions {
   DType parameter_dtype = DType::kFloat32;        // fp32, bf16 or fp16
   Masters masters = Masters::kFloat32;            // of parameters below fp32
   std::uint64_t seed = 0;                         // of Masters::kStochastic
+  /// State in a file instead of `memory`; of optimizers with Ownership::kElements.
+  StateOffload offload;
 };
 
 /// What an owner of a slice must own of each parameter.
@@ -165,7 +174,9 @@ class Optimizer {
 
   /// Allocates state for the owned elements, all zeros, at step 0.
   /// **Errors.** InvalidArgument that names the option and its value, or the fault of the layout;
-  /// those of `memory`, ResourceExhausted if it is full.
+  /// those of `memory`, ResourceExhausted if it is full; those of the directory of `offload`,
+  /// ResourceExhausted with the bytes needed and free; Unimplemented: `offload` for an optimizer of
+  /// whole parameters.
   virtual StatusOr<std::unique_ptr<BoundOptimizer>> Bind(const ParameterLayout& layout,
                                                          BindOptions options = {}) const = 0;
 
