@@ -21,34 +21,42 @@ std::string Label(const FlatLayout& layout, std::size_t b) {
 
 }  // namespace
 
-BucketReducer::BucketReducer(Communicator& communicator, const FlatLayout& layout,
-                             std::vector<Buffer> gradients, std::vector<int> handles,
-                             OperationOptions options, GradientCompression* compression)
-    : communicator_(communicator),
-      layout_(layout),
-      options_(std::move(options)),
+BucketReducer::BucketReducer(const FlatLayout& layout, ReducerOptions options)
+    : layout_(layout),
+      shard_(options.shard),
+      replicate_(options.replicate),
+      scatter_(options.scatter),
+      options_(std::move(options.operation)),
       bucket_of_(layout.parameters().size(), -1) {
   for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
-    const FlatBucket& planned = layout.buckets()[b];
     Bucket& bucket = buckets_.emplace_back();
-    bucket.buffer =
-        gradients[static_cast<std::size_t>(planned.group)].Slice(planned.begin, planned.count);
     bucket.label = Label(layout, b);
-    for (const int parameter : planned.parameters) {
+    for (const int parameter : layout.buckets()[b].parameters) {
       bucket_of_[static_cast<std::size_t>(parameter)] = static_cast<int>(b);
-      bucket.expected += handles[static_cast<std::size_t>(parameter)];
+      bucket.expected += options.handles[static_cast<std::size_t>(parameter)];
     }
   }
-  if (compression != nullptr) {
-    queue_ = std::make_unique<CompressionQueue>(*compression, communicator);
+  if (options.compression != nullptr) {
+    queue_ = std::make_unique<CompressionQueue>(*options.compression, shard_);
   }
 }
 
 BucketReducer::~BucketReducer() {
-  if (!in_flight_) return;
-  communicator_.Abort(AbortedError("the data-parallel engine of rank ", communicator_.rank(),
-                                   " was destroyed while gradients were being reduced"));
-  for (const Bucket& bucket : buckets_) (void)bucket.work.Wait();
+  if (taken_ == next_) return;
+  const Status reason = AbortedError("the data-parallel engine of rank ", shard_.rank(),
+                                     " was destroyed while gradients were being reduced");
+  shard_.Abort(reason);
+  if (replicate_ != nullptr) replicate_->Abort(reason);
+  for (const Bucket& bucket : buckets_) {
+    (void)bucket.work.Wait();
+    (void)bucket.across.Wait();
+  }
+}
+
+void BucketReducer::SetCallbacks(std::function<OnReduced(int bucket)> on_reduced,
+                                 std::function<void(int bucket)> then) {
+  on_reduced_ = std::move(on_reduced);
+  then_ = std::move(then);
 }
 
 void BucketReducer::Begin() {
@@ -57,81 +65,153 @@ void BucketReducer::Begin() {
     bucket.unused = 0;
     bucket.ready = Time{};
     bucket.exposed = Duration::zero();
-    bucket.work = Work();
+    bucket.moves = false;
+    bucket.work = bucket.across = Work();
     bucket.compressed = {};
   }
-  next_ = 0;
+  taken_ = crossed_ = next_ = 0;
+  failed_ = OkStatus();
+  stalled_ = Duration::zero();
 }
 
 void BucketReducer::MarkReady(int owner) {
-  --buckets_[static_cast<std::size_t>(bucket_of_[static_cast<std::size_t>(owner)])].pending;
-  while (unissued() > 0 && buckets_[static_cast<std::size_t>(next_)].pending == 0) Issue();
+  --At(bucket_of_[static_cast<std::size_t>(owner)]).pending;
+  while (unissued() > 0 && At(next_).pending == 0) Issue();
+  Poll();
 }
 
 void BucketReducer::IssueRest() {
   while (unissued() > 0) {
-    Bucket& bucket = buckets_[static_cast<std::size_t>(next_)];
-    bucket.unused = bucket.pending;
+    At(next_).unused = At(next_).pending;
     Issue();
+    Poll();
   }
 }
 
 void BucketReducer::Issue() {
-  const int index = next_++;
-  Bucket& bucket = buckets_[static_cast<std::size_t>(index)];
+  const int index = next_;
+  Bucket& bucket = At(index);
   bucket.ready = SystemClock().now();
-  if (communicator_.size().value() == 1 || bucket.buffer.count == 0) return;
+  StatusOr<Buffer> wire = failed_.ok() ? store_->Wire(index) : failed_;
+  ++next_;
+  if (!wire.ok()) return Fail(wire.status(), bucket);
+  bucket.bytes = wire->bytes().value();
+  if (wire->count == 0) return;
+  bucket.moves = !is_alone();
   OperationOptions options = options_;
   options.label = bucket.label;
-  if (queue_ != nullptr) {
+  if (scatter_) {
+    bucket.output = store_->Output(index, *wire);
+    options.on_reduced = on_reduced_(index);
+    bucket.work = shard_.ReduceScatter(
+        *wire, bucket.output, layout_.buckets()[static_cast<std::size_t>(index)].slice_counts,
+        ReduceOp::kSum, std::move(options));
+  } else if (is_alone()) {
+    return;
+  } else if (queue_ != nullptr) {
     const FlatBucket& planned = layout_.buckets()[static_cast<std::size_t>(index)];
-    bucket.work = queue_->Push(
-        {.index = index, .begin = planned.begin, .values = bucket.buffer, .layout = &layout_},
-        std::move(options), &bucket.compressed);
+    bucket.work =
+        queue_->Push({.index = index, .begin = planned.begin, .values = *wire, .layout = &layout_},
+                     std::move(options), &bucket.compressed);
   } else {
-    bucket.work = communicator_.AllReduce(bucket.buffer, ReduceOp::kSum, std::move(options));
+    bucket.work = shard_.AllReduce(*wire, ReduceOp::kSum, std::move(options));
   }
-  in_flight_ = true;
 }
 
-Status BucketReducer::Finish(const std::function<void(int bucket)>& then) {
-  Status first;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    Bucket& bucket = buckets_[b];
-    const Time begin = SystemClock().now();
-    const Status status = bucket.work.Wait();
-    bucket.exposed = SystemClock().now() - begin;
-    if (!status.ok() && first.ok()) {
-      first = Annotate(status, StrCat("reducing the gradients of ", bucket.label));
-      communicator_.Abort(first);
-    }
-    if (first.ok()) then(static_cast<int>(b));
+// Goes on with what has ended meanwhile, without waiting.
+void BucketReducer::Poll() {
+  if (replicate_ != nullptr) {
+    while (crossed_ < next_ && At(crossed_).work.done()) Cross();
   }
-  in_flight_ = false;
-  return first;
+  while (taken_ < next_) {
+    const Bucket& front = At(taken_);
+    if (!front.work.done() || !front.across.done()) return;
+    TakeFront();
+  }
+}
+
+// Hands the slice of the next bucket to the replicas. The slices of a shard group are issued in the
+// order of the buckets on all ranks.
+void BucketReducer::Cross() {
+  Bucket& bucket = At(crossed_++);
+  const Status status = bucket.work.Wait();
+  if (!status.ok()) return Fail(status, bucket);
+  if (!failed_.ok() || bucket.output.count == 0) return;
+  OperationOptions options = options_;
+  options.label = StrCat(bucket.label, " over replicas");
+  bucket.across = replicate_->AllReduce(bucket.output, ReduceOp::kSum, std::move(options));
+}
+
+void BucketReducer::Fail(const Status& status, const Bucket& bucket) {
+  if (!failed_.ok()) return;
+  failed_ = Annotate(status, StrCat("reducing the gradients of ", bucket.label));
+  shard_.Abort(failed_);
+  if (replicate_ != nullptr) replicate_->Abort(failed_);
+}
+
+// **Blocks.** Until the oldest bucket in flight is reduced, and passes it on.
+void BucketReducer::TakeFront() {
+  const int index = taken_;
+  Bucket& bucket = At(index);
+  const Time begin = SystemClock().now();
+  Status status = bucket.work.Wait();
+  if (replicate_ != nullptr) {
+    while (crossed_ <= index) Cross();
+    if (status.ok()) status = bucket.across.Wait();
+  }
+  bucket.exposed += SystemClock().now() - begin;
+  ++taken_;
+  if (!status.ok()) return Fail(status, bucket);
+  if (!failed_.ok()) return;
+  store_->Reduced(index);
+  then_(index);
+}
+
+StatusOr<bool> BucketReducer::WaitForOne() {
+  if (taken_ == next_) return false;
+  const Time begin = SystemClock().now();
+  TakeFront();
+  stalled_ += SystemClock().now() - begin;
+  if (!failed_.ok()) return failed_;
+  return true;
+}
+
+Status BucketReducer::Finish() {
+  while (taken_ < next_) {
+    TakeFront();
+    Poll();
+  }
+  return failed_;
 }
 
 void BucketReducer::Report(Time start, Time end, StepCounters& counters) const {
   counters.buckets.clear();
   counters.unreduced_buckets = unissued();
+  counters.unused_parameters = 0;
   for (const Bucket& bucket : buckets_) {
     BucketCounters& report = counters.buckets.emplace_back();
-    report.bytes = bucket.buffer.bytes().value();
+    report.bytes = bucket.bytes;
     report.unused_parameters = bucket.unused;
     if (bucket.ready != Time{}) report.ready = bucket.ready - start;
     report.exposed = bucket.exposed;
     counters.unused_parameters += bucket.unused;
     counters.exposed += bucket.exposed;
-    if (communicator_.size().value() == 1 || bucket.buffer.count == 0) continue;
-    counters.collectives += queue_ == nullptr ? 1 : bucket.compressed.collectives;
+    if (!bucket.moves) continue;
+    counters.collectives += queue_ != nullptr       ? bucket.compressed.collectives
+                            : replicate_ != nullptr ? 2
+                                                    : 1;
     counters.communicated_bytes +=
-        queue_ == nullptr ? report.bytes : bucket.compressed.handed_bytes;
+        queue_ != nullptr
+            ? bucket.compressed.handed_bytes
+            : report.bytes + (replicate_ != nullptr ? bucket.output.bytes().value() : 0);
     counters.compression += bucket.compressed;
     const WorkTimes times = bucket.work.times();
-    if (times.started == Time{} || times.finished == Time{}) continue;  // failed before its turn
-    report.communication = times.finished - times.started;
+    Time finished = times.finished;
+    if (replicate_ != nullptr) finished = std::max(finished, bucket.across.times().finished);
+    if (times.started == Time{} || finished == Time{}) continue;  // failed before its turn
+    report.communication = finished - times.started;
     counters.communication += report.communication;
-    counters.overlap += std::max(Duration::zero(), std::min(times.finished, end) - times.started);
+    counters.overlap += std::max(Duration::zero(), std::min(finished, end) - times.started);
   }
 }
 

@@ -17,16 +17,71 @@ std::string OptionsText(const DataParallelOptions& options) {
   return StrCat("options: zero_stage ", static_cast<int>(options.zero_stage), ", first_bucket ",
                 options.first_bucket, ", bucket_cap ", options.bucket_cap, ", initial_sync ",
                 options.initial_sync == InitialSync::kBroadcast ? "broadcast" : "verify",
+                ", precision ", options.precision.Describe(), ", reduce ",
+                options.reduce.has_value() ? static_cast<int>(*options.reduce) : -1, ", slices ",
+                static_cast<int>(options.slices), ", hybrid ",
+                options.hybrid.shard == nullptr ? 0 : options.hybrid.shard->size().value(), " x ",
+                options.hybrid.replicate == nullptr ? 0 : options.hybrid.replicate->size().value(),
                 ", must_agree \"", options.must_agree, "\", compression ",
                 options.compression == nullptr ? "none" : options.compression->Describe());
 }
 
-Status CheckOptions(const DataParallelOptions& options) {
+Status CheckCompression(const DataParallelOptions& options) {
+  if (options.compression == nullptr) return OkStatus();
   if (options.zero_stage != ZeroStage::kNone) {
-    return UnimplementedError("ZeRO stage ", static_cast<int>(options.zero_stage),
-                              " is not there yet; use ZeroStage::kNone");
+    return InvalidArgumentError(
+        "compression replaces the all-reduce of ZeroStage::kNone, but the "
+        "stage is ",
+        static_cast<int>(options.zero_stage),
+        ", which reduces to owners; for fewer bytes set precision.reduction "
+        "to bfloat16, or use kNone");
+  }
+  if (options.reduce == ReduceWhen::kEachMicroStep) {
+    return InvalidArgumentError(
+        "compression carries what it did not send from step to step; it reduces once a step: use "
+        "ReduceWhen::kOnce");
+  }
+  if (options.precision.reduction != options.precision.gradients) {
+    return InvalidArgumentError("precision.reduction is ", Name(options.precision.reduction),
+                                ", but with compression that decides what travels; leave it at ",
+                                Name(options.precision.gradients));
   }
   return OkStatus();
+}
+
+Status CheckHybrid(const Communicator& all, const DataParallelOptions& options) {
+  const HybridSharding& hybrid = options.hybrid;
+  if (hybrid.shard == nullptr && hybrid.replicate == nullptr) return OkStatus();
+  if (hybrid.shard == nullptr || hybrid.replicate == nullptr) {
+    return InvalidArgumentError("hybrid sharding needs both groups, but ",
+                                hybrid.shard == nullptr ? "shard" : "replicate", " is null");
+  }
+  if (options.zero_stage == ZeroStage::kNone) {
+    return InvalidArgumentError(
+        "hybrid sharding is for ZeroStage::kOptimizer and above: kNone shards nothing");
+  }
+  const int shard = hybrid.shard->size().value();
+  const int replicate = hybrid.replicate->size().value();
+  if (shard * replicate != all.size().value()) {
+    return InvalidArgumentError("hybrid sharding: ", shard, " ranks that shard times ", replicate,
+                                " replicas are not the ", all.size(),
+                                " ranks of the communicator; split it into groups of one size");
+  }
+  return OkStatus();
+}
+
+Status CheckOptions(const Communicator& communicator, const DataParallelOptions& options) {
+  if (options.zero_stage == ZeroStage::kParameters) {
+    return UnimplementedError("ZeRO stage 3 is not there yet; use ZeroStage::kGradients");
+  }
+  if (options.offload.enabled()) {
+    return UnimplementedError(
+        "offload of optimizer state is not there yet; leave offload.directory "
+        "empty");
+  }
+  AIT_RETURN_IF_ERROR(options.precision.Validate());
+  AIT_RETURN_IF_ERROR(CheckCompression(options));
+  return CheckHybrid(communicator, options);
 }
 
 // Buffers that share memory with a parameter would lose it when the parameter moves.
@@ -52,12 +107,18 @@ StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensor
                              const DataParallelOptions& options,
                              internal::CompressionLease& compression,
                              Status (*check_free)(const NamedTensors&)) {
-  AIT_RETURN_IF_ERROR(CheckOptions(options));
+  AIT_RETURN_IF_ERROR(CheckOptions(communicator, options));
   AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
+  for (ParameterInfo& info : infos) {
+    if (info.dtype == DType::kFloat32) info.dtype = options.precision.parameters;
+  }
   AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
   AIT_RETURN_IF_ERROR(check_free(parameters));
+  const Communicator& shard =
+      options.hybrid.shard != nullptr ? *options.hybrid.shard : communicator;
   AIT_ASSIGN_OR_RETURN(FlatLayout layout,
-                       FlatLayout::Create(std::move(infos), {.world_size = communicator.size(),
+                       FlatLayout::Create(std::move(infos), {.world_size = shard.size(),
+                                                             .slices = options.slices,
                                                              .first_bucket = options.first_bucket,
                                                              .bucket_cap = options.bucket_cap}));
   if (options.compression != nullptr) {

@@ -3,26 +3,17 @@
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "ait/optim/torch_executor.h"
-#include "parallel/agreement_internal.h"
-#include "parallel/hash_internal.h"
 #include "tensor/catch.h"
 
 namespace ait::inline v0 {
 namespace {
 
 Time Now() { return SystemClock().now(); }
-
-Buffer BufferOf(const at::Tensor& contiguous) {
-  // The dtype was checked when the model was inspected; bytes are enough to copy and compare.
-  return {contiguous.data_ptr(), static_cast<std::int64_t>(contiguous.nbytes()), DType::kUInt8};
-}
 
 }  // namespace
 
@@ -32,7 +23,13 @@ DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions
       options(std::move(given)),
       layout(std::move(flat_layout)),
       compression_(std::move(compression)),
-      executor_(TorchExecutor()) {}
+      executor_(TorchExecutor()),
+      shard_(options.hybrid.shard != nullptr ? options.hybrid.shard : communicator),
+      replicate_(options.hybrid.replicate),
+      is_sharded_(options.zero_stage != ZeroStage::kNone),
+      reduces_each_(WhenReduced(options) == ReduceWhen::kEachMicroStep),
+      reduced_squares_(layout.buckets().size()),
+      has_squares_(layout.buckets().size()) {}
 
 DataParallel::Impl::~Impl() {
   if (hook_target_ == nullptr) return;
@@ -43,122 +40,13 @@ DataParallel::Impl::~Impl() {
   });
 }
 
+ReduceWhen DataParallel::Impl::WhenReduced(const DataParallelOptions& options) {
+  const bool shards_gradients = options.zero_stage >= ZeroStage::kGradients;
+  return options.reduce.value_or(shards_gradients ? ReduceWhen::kEachMicroStep : ReduceWhen::kOnce);
+}
+
 OperationOptions DataParallel::Impl::Labelled(std::string label) const {
   return {.timeout = options.timeout, .label = std::move(label)};
-}
-
-Status DataParallel::Impl::Start(NamedTensors parameters) {
-  MemoryHandle memory = options.memory;
-  if (!memory && communicator->memory().properties().sharing == Sharing::kProcesses) {
-    memory = communicator->memory();  // the peers reduce in place what lies there
-  }
-  auto store = internal::ParameterStore::Create(std::move(parameters), layout, memory);
-  if (!store.ok()) return End(store.status(), "moving the parameters");
-  store_ = *std::move(store);
-  auto gradients = internal::GradientStore::Create(*store_, layout, std::move(memory));
-  if (!gradients.ok()) return End(gradients.status(), "making the gradients");
-  gradients_ = *std::move(gradients);
-  AIT_RETURN_IF_ERROR(SyncInitialValues());
-  reducer_ = std::make_unique<internal::BucketReducer>(*communicator, layout, gradients_->buffers(),
-                                                       store_->handle_counts(), Labelled(""),
-                                                       options.compression.get());
-  fired_.resize(store_->handles().size());
-  InstallHooks();
-  return OkStatus();
-}
-
-Status DataParallel::Impl::Broadcast(const at::Tensor& tensor, std::string label) {
-  const at::Tensor values = internal::Contiguous(tensor);
-  AIT_RETURN_IF_ERROR(
-      communicator->Broadcast(BufferOf(values), Rank(0), Labelled(std::move(label))).Wait());
-  internal::WriteBack(values, tensor);
-  return OkStatus();
-}
-
-Status DataParallel::Impl::SyncInitialValues() {
-  if (communicator->size().value() == 1) return OkStatus();
-  const NamedTensors& named = store_->named();
-  if (options.initial_sync == InitialSync::kBroadcast) {
-    for (const Buffer& buffer : store_->buffers()) {
-      const Status status =
-          communicator->Broadcast(buffer, Rank(0), Labelled("initial parameters")).Wait();
-      if (!status.ok()) return End(status, "broadcasting parameters");
-    }
-    for (const int i : store_->frozen()) {
-      const auto index = static_cast<std::size_t>(i);
-      const Status status = Broadcast(named.tensor(index), named.name(index));
-      if (!status.ok()) return End(status, "broadcasting parameters");
-    }
-    return BroadcastBuffers();
-  }
-  std::vector<std::string> names;
-  std::vector<std::uint64_t> hashes;
-  const auto add = [&](const NamedTensors& list) {
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const at::Tensor values = internal::Contiguous(list.tensor(i));
-      names.push_back(list.name(i));
-      hashes.push_back(internal::HashBytes(values.const_data_ptr(), values.nbytes()));
-    }
-  };
-  add(named);
-  add(options.buffers);
-  return internal::CheckEqual(*communicator, names, hashes, "the initial value", Labelled(""));
-}
-
-Status DataParallel::Impl::BroadcastBuffers() {
-  AIT_RETURN_IF_ERROR(Usable("BroadcastBuffers"));
-  if (communicator->size().value() == 1) return OkStatus();
-  for (std::size_t b = 0; b < options.buffers.size(); ++b) {
-    const Status status = Broadcast(options.buffers.tensor(b), options.buffers.name(b));
-    if (!status.ok()) return End(status, "broadcasting buffers");
-  }
-  return OkStatus();
-}
-
-// A hook in front of the node that adds to `.grad`. It adds itself, and leaves that node nothing to
-// do.
-class DataParallel::Impl::Hook final : public torch::autograd::FunctionPreHook {
- public:
-  Hook(std::shared_ptr<HookTarget> target, std::size_t handle)
-      : target_(std::move(target)), handle_(handle) {}
-
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& gradients) override {
-    const bool is_ours = target_->engine != nullptr && gradients[0].defined();
-    return is_ours && target_->engine->OnGradient(handle_, gradients[0])
-               ? torch::autograd::variable_list(1)
-               : gradients;
-  }
-
-  bool is_live() const { return target_->engine != nullptr; }
-
- private:
-  std::shared_ptr<HookTarget> target_;
-  std::size_t handle_;
-};
-
-Status DataParallel::Impl::CheckFree(const NamedTensors& parameters) {
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameters.tensor(i));
-    if (accumulator == nullptr) continue;
-    for (const auto& hook : accumulator->pre_hooks()) {
-      const auto* ours = dynamic_cast<const Hook*>(hook.get());
-      if (ours == nullptr || !ours->is_live()) continue;
-      return FailedPreconditionError("parameter ", parameters.name(i),
-                                     " belongs to another data-parallel engine; destroy that one "
-                                     "before you make a new one over the same model");
-    }
-  }
-  return OkStatus();
-}
-
-void DataParallel::Impl::InstallHooks() {
-  hook_target_ = std::make_shared<HookTarget>(HookTarget{this});
-  for (std::size_t h = 0; h < store_->handles().size(); ++h) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(store_->handles()[h].tensor);
-    accumulator->add_pre_hook(std::make_unique<Hook>(hook_target_, h));
-    accumulators_.push_back(std::move(accumulator));
-  }
 }
 
 // Runs inside backward. Returns false if the gradient is left to autograd.
@@ -178,30 +66,42 @@ bool DataParallel::Impl::OnGradient(std::size_t h, const at::Tensor& gradient) n
         "double backward is not supported: the gradient of parameter ", name,
         " has a graph of its own; call backward without create_graph, or take higher derivatives "
         "by torch::autograd::grad");
-  } else if (state_ == State::kReducing && (fired_[h] || reducer_->IsIssued(handle.owner))) {
-    hook_error_ = FailedPreconditionError(Refusal(h));
-  } else {
-    hook_error_ = internal::CatchAsStatus([&] { return gradients_->Accumulate(h, gradient); });
+    return true;
   }
-  if (!hook_error_.ok() || state_ != State::kReducing) return true;
+  hook_error_ = internal::CatchAsStatus([&]() -> Status {
+    if (reduces_) AIT_RETURN_IF_ERROR(OpenRound());
+    if (reduces_ && (fired_[h] || reducer_->IsIssued(handle.owner))) {
+      return FailedPreconditionError(Refusal(h));
+    }
+    return gradients_->Accumulate(h, gradient);
+  });
+  if (!hook_error_.ok() || !reduces_) return true;
   fired_[h] = true;
   if (backward_begin_ == Time{}) backward_begin_ = Now();  // loss.backward() of the user
-  reducer_->MarkReady(handle.owner);
+  hook_error_ = internal::CatchAsStatus([&] {
+    reducer_->MarkReady(handle.owner);
+    return OkStatus();
+  });
   return true;
 }
 
-// Why a gradient that comes in the last micro-step is too late.
+// Why a gradient that comes in a micro-step that reduces is too late.
 std::string DataParallel::Impl::Refusal(std::size_t h) const {
   const int owner = store_->handles()[h].owner;
   const std::string& name = layout.parameters()[static_cast<std::size_t>(owner)].name;
+  const char* micro_step = reduces_each_ ? "a micro-step that is reduced" : "the last micro-step";
+  const char* earlier = reduces_each_ ? "" : ", or make the earlier ones MicroStep::kAccumulate";
   if (!fired_[h]) {
     return StrCat("backward reached parameter ", name, " when ", reducer_->LabelOf(owner),
-                  " was being reduced; run one backward over the sum of the losses in the last "
-                  "micro-step, or make the earlier ones MicroStep::kAccumulate");
+                  " was being reduced; run one backward over the sum of the losses in ", micro_step,
+                  earlier);
   }
   const char* empty =
-      "make the micro-step MicroStep::kAccumulate, and let a last one without "
-      "backward follow";
+      reduces_each_
+          ? "use ReduceWhen::kOnce and make the micro-step MicroStep::kAccumulate, and let a last "
+            "one without backward follow"
+          : "make the micro-step MicroStep::kAccumulate, and let a last one without backward "
+            "follow";
   if (in_backward_) {  // autograd itself comes once to every leaf
     return StrCat("parameter ", name, " got a second gradient within one backward, when ",
                   reducer_->LabelOf(owner),
@@ -209,24 +109,17 @@ std::string DataParallel::Impl::Refusal(std::size_t h) const {
                   "it (reentrant backward), and several of them use the parameter; ",
                   empty);
   }
-  return StrCat("parameter ", name,
-                " got a second gradient in the last micro-step, when the first was being reduced; "
-                "run one backward over the sum of the losses, or make the earlier ones "
-                "MicroStep::kAccumulate; if custom functions run a backward of their own inside "
-                "backward (reentrant backward), ",
+  return StrCat("parameter ", name, " got a second gradient in ", micro_step,
+                ", when the first was being reduced; run one backward over the sum of the losses",
+                earlier,
+                "; if custom functions run a backward of their own inside backward (reentrant "
+                "backward), ",
                 empty);
 }
 
 Status DataParallel::Impl::TakeHookError() {
   if (!hook_error_.ok()) return End(hook_error_, "backward");
   return std::exchange(outside_error_, OkStatus());
-}
-
-// After the backward of the last micro-step, while buckets are in flight.
-Status DataParallel::Impl::CompleteGradients() {
-  AIT_RETURN_IF_ERROR(
-      gradients_->KeepReduced([this](int owner) { return reducer_->IsIssued(owner); }));
-  return gradients_->Complete();
 }
 
 Status DataParallel::Impl::Usable(const char* call) const {
@@ -238,30 +131,68 @@ Status DataParallel::Impl::End(const Status& reason, const char* phase) {
   ended = Annotate(reason,
                    StrCat("rank ", communicator->rank(), ", step ", counters.step, ", ", phase));
   communicator->Abort(ended);
+  if (shard_ != communicator) shard_->Abort(ended);
+  if (replicate_ != nullptr) replicate_->Abort(ended);
   return ended;
 }
 
-Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
-  AIT_RETURN_IF_ERROR(Usable("SetOptimizer"));
-  std::vector<std::unique_ptr<BoundOptimizer>> bound;
-  for (const FlatGroup& group : layout.groups()) {
-    ParameterLayout parameters;
-    for (const FlatSlot& slot : group.slots) {
-      const ParameterInfo& info = layout.parameters()[static_cast<std::size_t>(slot.parameter)];
-      if (group.dtype != DType::kFloat32) {
-        return UnimplementedError("parameter ", info.name, " is ", Name(group.dtype),
-                                  "; the optimizers update float32 so far");
-      }
-      parameters.parameters.push_back(
-          {.name = info.name, .begin = slot.offset, .shape = info.sizes});
-    }
-    parameters.owned.push_back({.begin = 0, .end = group.count});
-    AIT_ASSIGN_OR_RETURN(
-        bound.emplace_back(),
-        optimizer.Bind(parameters, {.executor = executor_, .max_simd_level = max_simd_level}));
-  }
-  optimizers = std::move(bound);
+// At the first gradient of a micro-step that is reduced, or at its end if none came. Takes the sums
+// of the micro-step before this one, which may still be in flight.
+Status DataParallel::Impl::OpenRound() {
+  if (is_open_) return OkStatus();
+  AIT_RETURN_IF_ERROR(FinishRound());
+  reducer_->Begin();
+  is_open_ = true;
+  is_last_round_ = state_ == State::kReducing;
+  std::ranges::fill(has_squares_, 0);
+  squares_ = {};
+  round_ = Round::kFilling;
   return OkStatus();
+}
+
+// Backward is over: issues what is left, if that was not done.
+Status DataParallel::Impl::IssueRound() {
+  AIT_RETURN_IF_ERROR(
+      gradients_->KeepReduced([this](int owner) { return reducer_->IsIssued(owner); }));
+  AIT_RETURN_IF_ERROR(gradients_->Complete());
+  if (round_ != Round::kFilling) return OkStatus();
+  reducer_->IssueRest();
+  round_ = Round::kInFlight;
+  round_end_ = Now();
+  round_begin_ = backward_begin_ == Time{} ? round_end_ : backward_begin_;
+  return OkStatus();
+}
+
+Status DataParallel::Impl::FinishRound() {
+  if (round_ != Round::kInFlight) return OkStatus();
+  round_ = Round::kNone;
+  const Status reduced = reducer_->Finish();
+  reducer_->Report(round_begin_, round_end_, counters);
+  return reduced;
+}
+
+// The squares of bucket b while the reduction has its sums in the caches, where those are final.
+internal::BucketReducer::OnReduced DataParallel::Impl::SquaresOnReduced(int b) {
+  const Buffer owned = gradients_->Owned(b);
+  if (!is_last_round_ || replicate_ != nullptr || !shard_->reports_reduced() ||
+      owned.dtype != DType::kFloat32 || !gradients_->IsFinal(b)) {
+    return nullptr;
+  }
+  SumOfSquares& sum = reduced_squares_[static_cast<std::size_t>(b)];
+  sum = SumOfSquares();
+  has_squares_[static_cast<std::size_t>(b)] = 1;
+  const float* values = static_cast<const float*>(owned.data);
+  return [&sum, values](std::int64_t begin, std::int64_t count) {
+    sum.Add(ComputeSumOfSquares({values + begin, static_cast<std::size_t>(count)}));
+  };
+}
+
+// Bucket b is reduced. Of replicas of a slice, the first has its squares.
+void DataParallel::Impl::OnBucket(int b) {
+  if (!is_last_round_ || (replicate_ != nullptr && replicate_->rank() != Rank(0))) return;
+  const auto index = static_cast<std::size_t>(b);
+  squares_.AddSlice(layout, b, gradients_->Owned(b), shard_->rank(), executor_,
+                    has_squares_[index] != 0 ? &reduced_squares_[index] : nullptr);
 }
 
 Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
@@ -275,7 +206,12 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   }
   AIT_RETURN_IF_ERROR(TakeHookError());
   AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
-  const Status begun = gradients_->BeginMicroStep();
+  Status begun = OkStatus();
+  if (reduces_ && state_ == State::kAccumulating) {  // of the micro-step before
+    begun = OpenRound();
+    if (begun.ok()) begun = IssueRound();
+  }
+  if (begun.ok()) begun = gradients_->BeginMicroStep();
   if (!begun.ok()) return End(begun, "beginning a micro-step");
   if (!in_step_) counters = StepCounters{.step = counters.step + 1};
   in_step_ = true;
@@ -283,12 +219,9 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   fired_.assign(fired_.size(), false);
   backward_called_ = false;
   backward_begin_ = backward_end_ = Time{};
-  if (micro_step == MicroStep::kLast) {
-    reducer_->Begin();
-    state_ = State::kReducing;
-  } else {
-    state_ = State::kAccumulating;
-  }
+  state_ = micro_step == MicroStep::kLast ? State::kReducing : State::kAccumulating;
+  reduces_ = reduces_each_ || state_ == State::kReducing;
+  is_open_ = false;
   forward_begin_ = Now();
   return OkStatus();
 }
@@ -298,10 +231,10 @@ Status DataParallel::Impl::Backward(const at::Tensor& loss) {
   if (state_ != State::kAccumulating && state_ != State::kReducing) {
     return FailedPreconditionError("Backward: no micro-step is open; call BeginMicroStep first");
   }
-  if (state_ == State::kReducing && backward_called_) {
-    return FailedPreconditionError(
-        "Backward: it was called before in this last micro-step; run one "
-        "over the sum of the losses");
+  if (reduces_ && backward_called_) {
+    return FailedPreconditionError("Backward: it was called before in this ",
+                                   reduces_each_ ? "" : "last ",
+                                   "micro-step; run one over the sum of the losses");
   }
   backward_called_ = true;
   backward_begin_ = Now();
@@ -311,13 +244,15 @@ Status DataParallel::Impl::Backward(const at::Tensor& loss) {
   in_backward_ = false;
   if (!status.ok()) return End(status, "backward");
   if (!hook_error_.ok()) return End(hook_error_, "backward");
-  if (state_ == State::kReducing) {
-    const Status complete = CompleteGradients();
+  Duration stalled{};
+  if (reduces_) {
+    Status complete = OpenRound();
+    if (complete.ok()) complete = IssueRound();
     if (!complete.ok()) return End(complete, "backward");
-    reducer_->IssueRest();
+    stalled = reducer_->stalled();
   }
   backward_end_ = forward_begin_ = Now();
-  counters.backward += backward_end_ - backward_begin_;
+  counters.backward += backward_end_ - backward_begin_ - stalled;
   return OkStatus();
 }
 
@@ -329,25 +264,19 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
         "BeginMicroStep(MicroStep::kLast) and run backward first");
   }
   if (!hook_error_.ok()) return End(hook_error_, "backward");
-  const Status complete = CompleteGradients();
+  Status complete = OpenRound();
+  if (complete.ok()) complete = IssueRound();
   if (!complete.ok()) return End(complete, "completing gradients");
   if (!backward_called_) {  // the user's own, or none at all
-    reducer_->IssueRest();
-    backward_end_ = Now();
-    if (backward_begin_ == Time{}) backward_begin_ = backward_end_;
+    backward_begin_ = round_begin_;
+    backward_end_ = round_end_;
     counters.forward += backward_begin_ - forward_begin_;
     counters.backward += backward_end_ - backward_begin_;
   }
-  internal::OwnedSquares squares;
-  const Status reduced = reducer_->Finish([&](int b) {
-    const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
-    squares.Add(layout, b, gradients_->buffers()[static_cast<std::size_t>(bucket.group)],
-                communicator->rank(), executor_);
-  });
-  reducer_->Report(backward_begin_, backward_end_, counters);
+  const Status reduced = FinishRound();
   if (!reduced.ok()) return End(reduced, "waiting for gradients");
 
-  const internal::DecisionLine line = internal::MakeDecisionLine(input, squares);
+  const internal::DecisionLine line = internal::MakeDecisionLine(input, squares_);
   std::vector<std::int64_t> lines = line;
   if (communicator->size().value() > 1) {
     lines.resize(line.size() * static_cast<std::size_t>(communicator->size().value()));
@@ -365,35 +294,6 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   return summary;
 }
 
-Status DataParallel::Impl::Update(const StepOptions& given) {
-  AIT_RETURN_IF_ERROR(Usable("Update"));
-  if (state_ != State::kDecided) {
-    return FailedPreconditionError(
-        "Update: the gradients are not reduced; call FinishGradients first");
-  }
-  if (optimizers.size() != layout.groups().size()) {
-    return FailedPreconditionError("Update: the engine has no optimizer; call SetOptimizer first");
-  }
-  AIT_RETURN_IF_ERROR(TakeHookError());
-  AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
-  const Time begin = Now();
-  const Status adopted = gradients_->Adopt();
-  if (!adopted.ok()) return End(adopted, "taking over gradients");
-  StepOptions step = given;
-  step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
-  for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
-  for (std::size_t g = 0; g < optimizers.size(); ++g) {
-    const Buffer& parameters = store_->buffers()[g];
-    const Buffer& gradients = gradients_->buffers()[g];
-    AIT_RETURN_IF_ERROR(
-        optimizers[g]->Update({.begin = 0, .parameters = parameters, .gradients = gradients}));
-  }
-  store_->BumpVersions();
-  counters.update = Now() - begin;
-  CloseStep(GradientCompression::StepEnd::kUpdated);
-  return OkStatus();
-}
-
 Status DataParallel::Impl::Discard() {
   AIT_RETURN_IF_ERROR(Usable("Discard"));
   if (state_ == State::kReducing) {
@@ -401,28 +301,14 @@ Status DataParallel::Impl::Discard() {
         "Discard: gradients are being reduced; call FinishGradients first");
   }
   const Status found = TakeHookError();
+  if (reduces_ && state_ == State::kAccumulating && ended.ok()) {
+    Status finished = OpenRound();
+    if (finished.ok()) finished = IssueRound();
+    if (finished.ok()) finished = FinishRound();
+    if (!finished.ok()) return End(finished, "ending the reductions of a step that is discarded");
+  }
   CloseStep(GradientCompression::StepEnd::kDiscarded);  // whatever was found goes with it
   return found;
-}
-
-MemoryReport DataParallel::Impl::Memory() const {
-  MemoryReport report;
-  for (const FlatGroup& group : layout.groups()) {
-    std::int64_t count = 0;
-    for (const FlatSlot& slot : group.slots) count += slot.count;
-    report.formula.parameters += count * SizeOf(group.dtype);
-    report.formula.gradients += count * SizeOf(group.dtype);
-    report.padding += 2 * (group.count - count) * SizeOf(group.dtype);
-  }
-  for (const Buffer& buffer : store_->buffers())
-    report.measured.parameters += buffer.bytes().value();
-  for (const Buffer& buffer : gradients_->buffers())
-    report.measured.gradients += buffer.bytes().value();
-  for (const auto& optimizer : optimizers) {
-    report.measured.masters += optimizer->master_bytes();
-    report.measured.states += optimizer->state_bytes() - optimizer->master_bytes();
-  }
-  return report;
 }
 
 Status DataParallel::Impl::BetweenSteps(const char* call) const {
@@ -431,39 +317,12 @@ Status DataParallel::Impl::BetweenSteps(const char* call) const {
   return FailedPreconditionError(call, ": a step is not over; call it after Update or Discard");
 }
 
-StatusOr<CompressionState> DataParallel::Impl::SaveCompression() const {
-  AIT_RETURN_IF_ERROR(BetweenSteps("SaveCompression"));
-  return options.compression == nullptr ? CompressionState() : options.compression->Save();
-}
-
-StatusOr<std::string> DataParallel::Impl::LoadCompression(
-    std::span<const CompressionState> states) {
-  AIT_RETURN_IF_ERROR(BetweenSteps("LoadCompression"));
-  const auto begin_anew = [&] {
-    return options.compression->Bind(layout, communicator->rank(), communicator->size());
-  };
-  if (options.compression == nullptr) {
-    const bool is_empty =
-        std::ranges::all_of(states, [](const auto& state) { return state.method.empty(); });
-    return std::string(is_empty ? "" : "the engine does not compress: the state is not used");
-  }
-  AIT_RETURN_IF_ERROR(begin_anew());
-  const StatusOr<std::string> lost =
-      internal::CatchAsStatus([&] { return options.compression->Load(states); });
-  const Status agreed = internal::CheckAgreement(
-      *communicator, lost.status(),
-      {StrCat("state of the gradient compression: ", options.compression->Describe())}, 0,
-      Labelled(""));
-  if (agreed.ok()) return lost;
-  AIT_RETURN_IF_ERROR(begin_anew());
-  return agreed;
-}
-
 void DataParallel::Impl::CloseStep(GradientCompression::StepEnd end) {
   if (options.compression != nullptr) options.compression->EndStep(end);
   gradients_->Forget();
   state_ = State::kReady;
   in_step_ = false;
+  reduces_ = false;
 }
 
 }  // namespace ait::inline v0

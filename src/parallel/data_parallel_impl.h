@@ -15,6 +15,7 @@
 #include "parallel/compression_lease_internal.h"
 #include "parallel/decision_internal.h"
 #include "parallel/gradient_store_internal.h"
+#include "parallel/initial_values_internal.h"
 #include "parallel/parameter_store_internal.h"
 
 namespace torch::autograd {
@@ -28,6 +29,8 @@ class DataParallel::Impl {
   Impl(std::shared_ptr<Communicator> communicator, DataParallelOptions options, FlatLayout layout,
        internal::CompressionLease compression);
   ~Impl();
+
+  static ReduceWhen WhenReduced(const DataParallelOptions& options);
 
   /// **Errors.** FailedPrecondition that names a parameter which another engine holds.
   static Status CheckFree(const NamedTensors& parameters);
@@ -62,6 +65,10 @@ class DataParallel::Impl {
   // Discard → kReady.
   enum class State { kReady, kAccumulating, kReducing, kDecided, kUndecided };
 
+  // Of the buckets in one micro-step, where it reduces them. A round is issued to its end when the
+  // micro-step is over, but may be in flight until the next one has its first gradient.
+  enum class Round { kNone, kFilling, kInFlight };
+
   // What hooks hold: it outlives the engine, since graphs do.
   struct HookTarget {
     Impl* engine = nullptr;
@@ -69,26 +76,65 @@ class DataParallel::Impl {
 
   class Hook;
 
+  // data_parallel_start.cc
+  Status AgreeOnInitialValues(const NamedTensors& parameters);
+  Status BroadcastParameters();
+  Status MakeGradients(const MemoryHandle& memory);
+  Status FindPeers();
+  Status Broadcast(const at::Tensor& tensor, std::string label);
   void InstallHooks();
+
+  // Hooks, and the rounds of reduction.
   bool OnGradient(std::size_t handle, const at::Tensor& gradient) noexcept;
   std::string Refusal(std::size_t handle) const;
-  Status Usable(const char* call) const;
   Status TakeHookError();
-  Status CompleteGradients();
+  Status OpenRound();
+  Status IssueRound();
+  Status FinishRound();
+  internal::BucketReducer::OnReduced SquaresOnReduced(int b);
+  void OnBucket(int b);
   void CloseStep(GradientCompression::StepEnd end);
+
+  // data_parallel_update.cc
+  Status CheckWhole(const Optimizer& optimizer) const;
+  StatusOr<ParameterLayout> OptimizerLayout(std::size_t group) const;
+  Status SetMasters(std::span<const std::unique_ptr<BoundOptimizer>> bound);
+  Status UpdateWhole();
+  Status UpdateSlices();
+  Status GatherParameters();
+  Work GatherBucket(int b);
+  Status Meet(const char* label);
+
+  Status Usable(const char* call) const;
   Status BetweenSteps(const char* call) const;
-  Status SyncInitialValues();
-  Status Broadcast(const at::Tensor& tensor, std::string label);
   OperationOptions Labelled(std::string label) const;
+  const FlatBucket& bucket(int b) const { return layout.buckets()[static_cast<std::size_t>(b)]; }
+  int bucket_count() const { return static_cast<int>(layout.buckets().size()); }
+  // The elements whose sums and optimizer state this rank has.
+  ElementRange Owned(const FlatBucket& bucket) const {
+    return is_sharded_ ? bucket.slice(shard_->rank())
+                       : ElementRange{bucket.begin, bucket.begin + bucket.count};
+  }
 
   internal::CompressionLease compression_;
   std::unique_ptr<internal::ParameterStore> store_;
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::BucketReducer> reducer_;
+  internal::InitialValues initial_values_;
+  std::vector<DType> gradient_dtypes_;  // by group
   std::shared_ptr<HookTarget> hook_target_;
   std::vector<std::shared_ptr<torch::autograd::Node>>
       accumulators_;  // a leaf holds its own only weakly
   Executor executor_;
+
+  // Who shards: all ranks, or those of a host; then there are replicas.
+  std::shared_ptr<Communicator> shard_;
+  std::shared_ptr<Communicator> replicate_;
+  bool is_sharded_ = false;    // from stage 1 on
+  bool reduces_each_ = false;  // ReduceWhen::kEachMicroStep
+  // By group: the flat parameter buffers of the other ranks that shard; none if out of reach.
+  std::vector<std::vector<std::byte*>> peers_;
+  std::vector<void*> copies_;  // scratch of the update
 
   State state_ = State::kReady;
   std::vector<bool> fired_;       // by handle, in this last micro-step
@@ -97,6 +143,15 @@ class DataParallel::Impl {
   bool in_step_ = false;          // between the first BeginMicroStep and Update or Discard
   bool backward_called_ = false;  // in this micro-step
   bool in_backward_ = false;      // Backward is on the stack
+  bool reduces_ = false;          // this micro-step
+  bool is_open_ = false;          // the round of this micro-step was begun
+  Round round_ = Round::kNone;
+  bool is_last_round_ = false;                 // of the step
+  std::vector<SumOfSquares> reduced_squares_;  // by bucket, of what the reduction has seen itself
+  std::vector<char> has_squares_;              // by bucket: those are all
+  internal::OwnedSquares squares_;             // of the buckets that are reduced
+  Time round_begin_{};
+  Time round_end_{};
   Time forward_begin_{};
   Time backward_begin_{};
   Time backward_end_{};

@@ -48,10 +48,10 @@ SumOfSquares SquaresOf(const Buffer& slice, const Executor& executor) {
 }  // namespace
 
 void OwnedSquares::AddSlice(const FlatLayout& layout, int b, const Buffer& slice, Rank rank,
-                            const Executor& executor) {
+                            const Executor& executor, const SumOfSquares* known) {
   const FlatBucket& bucket = layout.buckets()[static_cast<std::size_t>(b)];
   const auto [begin, end] = bucket.slice(rank);
-  const SumOfSquares squares = SquaresOf(slice, executor);
+  const SumOfSquares squares = known != nullptr ? *known : SquaresOf(slice, executor);
   sum.Add(squares);
   if (squares.finite() || not_finite >= 0) return;
   for (const int parameter : bucket.parameters) {

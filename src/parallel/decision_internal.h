@@ -26,9 +26,9 @@ struct OwnedSquares {
 
   /// Adds the slice of bucket `b` that `rank` owns: `slice` is just these elements, wherever they
   /// are (a part of the flat buffer, or a shard). Floating-point types only; fp64 is rounded to
-  /// fp32.
+  /// fp32. `known` are its squares, where somebody has computed them.
   void AddSlice(const FlatLayout& layout, int b, const Buffer& slice, Rank rank,
-                const Executor& executor);
+                const Executor& executor, const SumOfSquares* known = nullptr);
   /// The same from the whole flat buffer of the bucket's group.
   void Add(const FlatLayout& layout, int b, const Buffer& gradients, Rank rank,
            const Executor& executor);

@@ -132,6 +132,9 @@ StatusOr<std::unique_ptr<ParameterStore>> ParameterStore::Create(NamedTensors pa
     const auto index = static_cast<int>(i);
     if (info.role == ParameterInfo::Role::kFrozen) {
       if (info.unit < 0) store->frozen_.push_back(index);
+      const at::Tensor& frozen = store->named_.tensor(i);
+      const at::ScalarType type = ToTorch(info.dtype);
+      if (frozen.scalar_type() != type) at::Tensor(frozen).set_data(frozen.detach().to(type));
       continue;
     }
     at::Tensor tensor = store->named_.tensor(i);

@@ -336,11 +336,9 @@ TEST(DataParallel, RefusesCallsOutOfOrder) {
 
 TEST(DataParallel, RefusesWhatIsNotThereYet) {
   TinyModel model;
-  for (const ZeroStage stage :
-       {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
-    EXPECT_THAT(DataParallel::Create(Alone(), model.Parameters(), {.zero_stage = stage}),
-                StatusIs(StatusCode::kUnimplemented, HasSubstr("ZeRO stage")));
-  }
+  EXPECT_THAT(
+      DataParallel::Create(Alone(), model.Parameters(), {.zero_stage = ZeroStage::kParameters}),
+      StatusIs(StatusCode::kUnimplemented, HasSubstr("ZeRO stage")));
   EXPECT_THAT(DataParallel::Create(nullptr, model.Parameters()),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("communicator is null")));
 }

@@ -2,10 +2,10 @@
 #ifndef AIT_PARALLEL_DATA_PARALLEL_H_
 #define AIT_PARALLEL_DATA_PARALLEL_H_
 
-// `DataParallel`: one model on many ranks; every rank sees other data and takes the same step.
+// `DataParallel`: one model on many ranks; every rank sees other data and takes the same step. Plain
+// data parallelism and the stages of ZeRO, which give the same bits.
 //
-// The engine moves the trainable parameters into flat buffers (ait/parallel/flat_layout.h) and
-// gives each a `.grad` that is a view of a flat gradient buffer, for as long as it lives. While
+// The engine moves the trainable parameters into flat buffers (ait/parallel/flat_layout.h). While
 // backward runs, every bucket whose gradients have all come is summed over the ranks; the rest of
 // the step is explicit:
 //
@@ -21,16 +21,27 @@
 // what all ranks together have counted. So two ranks give, bit for bit, what one rank gives that
 // accumulates the two batches, and the size of the buckets changes no bit.
 //
-// `.grad` is whole between FinishGradients and Update: the place to look at gradients, or to change
-// them, in the same way on every rank. A tensor that is put in its place counts instead of it.
+// **`.grad`** of a trainable parameter is a view of a flat buffer of sums, for as long as the engine
+// lives, in the dtype of `Precision::gradients`:
+//
+//   kNone        whole between FinishGradients and Update: the place to look at gradients, or to
+//                change them, in the same way on every rank; a tensor that is put in its place counts
+//                instead of it
+//   kOptimizer   the elements that this rank owns are valid then; what was changed counts there
+//   kGradients   with kEachMicroStep, the default, there is none: sums lie in shards. With kOnce as
+//                kOptimizer
+//
+// With kEachMicroStep a tensor that is put in its place before FinishGradients is refused.
 //
 // A parameter may be used many times, not at all, or by some ranks only; it may be tied or frozen.
 // What it may not: change its requires_grad, its memory or its shape afterwards. A tensor that
 // replaces a parameter in its module is not seen; change values in place, under NoGradGuard.
 //
-// **Collective.** Create, FinishGradients, BroadcastBuffers, and the Backward of a last micro-step:
-// all ranks, in the same order. From the BeginMicroStep of a last micro-step to FinishGradients the
-// communicator is the engine's: use another one (`Communicator::Split`) for anything else.
+// **Collective.** Create, FinishGradients, BroadcastBuffers, and the Backward of a last micro-step;
+// from kOptimizer on Update, and SetOptimizer where parameters are below fp32; with kEachMicroStep
+// the Backward of every micro-step, its BeginMicroStep and Discard: all ranks, in the same order.
+// From the BeginMicroStep of a micro-step that reduces to FinishGradients the communicator is the
+// engine's: use another one (`Communicator::Split`) for anything else.
 // **Errors.** A failed collective, or an exception in backward, ends the engine: the error names
 // bucket, rank and phase, the communicator is aborted so that no peer waits in vain, and every
 // later call returns FailedPrecondition with the first reason.
@@ -74,7 +85,7 @@ enum class InitialSync {
 
 /// Which backward follows.
 enum class MicroStep {
-  kAccumulate,  // more will come: gradients stay on this rank
+  kAccumulate,  // more will come: gradients stay on this rank, or are reduced (kEachMicroStep)
   kLast,        // the last of the step: gradients are reduced as they come
 };
 
@@ -162,9 +173,10 @@ class DataParallel {
   /// **Collective. Blocks.** Checks that all ranks have the same parameters and options, and moves
   /// the parameters. The tensors stay the same objects, their values keep their strides; a
   /// parameter with gaps in memory becomes contiguous.
-  /// **Errors.** InvalidArgument, on every rank, names the parameter and the ranks that differ;
-  /// Unimplemented: a ZeRO stage, or a tensor that is not in host memory; FailedPrecondition: a
-  /// parameter belongs to another engine that has not been destroyed.
+  /// fp32 tensors become those of `precision.parameters`.
+  /// **Errors.** InvalidArgument, on every rank, names the parameter and the ranks that differ, or
+  /// the options that do not go together; Unimplemented: kParameters, or a tensor that is not in host
+  /// memory; FailedPrecondition: a parameter belongs to another engine that has not been destroyed.
   static StatusOr<std::unique_ptr<DataParallel>> Create(std::shared_ptr<Communicator> communicator,
                                                         NamedTensors parameters,
                                                         DataParallelOptions options = {});
@@ -180,8 +192,10 @@ class DataParallel {
   const NamedTensors& parameters() const;
   const NamedTensors& buffers() const;
 
-  /// Binds the optimizer to the flat buffers, with fresh state. **Errors.** as `Optimizer::Bind`;
-  /// Unimplemented if a trainable parameter is not fp32.
+  /// Binds the optimizer to the elements that this rank owns, with fresh state; masters begin with
+  /// the fp32 values that the parameters had at Create, or have in the optimizer before.
+  /// **Errors.** as `Optimizer::Bind`; InvalidArgument that names a parameter: the algorithm needs
+  /// it whole, and slices cut it; Unimplemented: one is fp64.
   Status SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level = SimdLevel::kAvx512);
   /// One per flat buffer, in the order of `layout().groups()`; empty before SetOptimizer.
   std::span<const std::unique_ptr<BoundOptimizer>> optimizers() const;
@@ -200,17 +214,18 @@ class DataParallel {
   /// negative count, a total of 0, or `must_agree` differs between the ranks named.
   StatusOr<GradientSummary> FinishGradients(const StepInput& input);
 
-  /// Takes the step on all parameters, in one pass. `.grad` keeps the sums, until backward of the
-  /// next step writes over them: nothing is zeroed, and `gradients_after` has no effect.
-  /// **Errors.** FailedPrecondition: before FinishGradients or without an optimizer.
+  /// Takes the step in one pass, and **blocks** until all parameters are new on this rank: where
+  /// stages shard the update, the owner of a slice writes it to all ranks, or they gather it.
+  /// Sums stay until the next step writes over them: nothing is zeroed, and `gradients_after` has no
+  /// effect. **Errors.** FailedPrecondition: before FinishGradients or without an optimizer.
   Status Update(const StepOptions& options);
 
   /// Ends the step without an update: its gradients count as zero. Also throws away micro-steps
-  /// accumulated so far. Refused while a last micro-step is open.
+  /// accumulated so far; with kEachMicroStep on all ranks. Refused while a last micro-step is open.
   Status Discard();
 
-  /// **Collective. Blocks.** Gives all ranks the buffers of rank 0. Not while a last micro-step is
-  /// open.
+  /// **Collective. Blocks.** Gives all ranks the buffers of rank 0. Not while a micro-step that
+  /// reduces is open.
   Status BroadcastBuffers();
 
   /// What the compression of this rank must remember between runs; an empty state without one.
