@@ -456,6 +456,20 @@ cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  const ait::testing::FakeGpuFaults faults = FakeGpuState();
+  {
+    std::lock_guard lock(Fake().mutex);
+    if (Fake().counts.copies >= faults.copies_before && faults.copy_error != 0) {
+      return Return(static_cast<cudaError_t>(faults.copy_error));
+    }
+    ++Fake().counts.copies;
+  }
+  const auto copy = [delay = faults.copy_delay_us, bytes](void* target, const void* source) {
+    if (delay > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay));
+    std::memcpy(target, source, bytes);
+    std::lock_guard lock(Fake().mutex);
+    ++Fake().counts.copies_done;
+  };
   cudaPointerAttributes source;
   cudaPointerAttributes target;
   cudaPointerGetAttributes(&source, from);
@@ -464,11 +478,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (source.type == cudaMemoryTypeUnregistered) {  // pageable: staged at the call
     auto staged = std::make_shared<std::vector<std::byte>>(bytes);
     std::memcpy(staged->data(), from, bytes);
-    queue.Enqueue(
-        [to = FakeReach(to), staged] { std::memcpy(to, staged->data(), staged->size()); });
+    queue.Enqueue([copy, to = FakeReach(to), staged] { copy(to, staged->data()); });
   } else {
-    queue.Enqueue(
-        [to = FakeReach(to), from = FakeReach(from), bytes] { std::memcpy(to, from, bytes); });
+    queue.Enqueue([copy, to = FakeReach(to), from = FakeReach(from)] { copy(to, from); });
   }
   if (target.type == cudaMemoryTypeUnregistered) queue.Here()->Wait();
   return cudaSuccess;

@@ -34,6 +34,9 @@ struct FakeGpuFaults {
   int async_error = 0;        // ncclResult_t that every communicator reports, if not 0
   int async_error_rank = -1;  // only those of this rank
   std::int64_t free_memory = std::int64_t{1} << 40;  // cudaMalloc fails beyond
+  int copy_delay_us = 0;  // what every copy waits on its stream before it begins
+  int copy_error = 0;     // cudaError_t that cudaMemcpyAsync returns, if not 0 …
+  int copies_before = 0;  // … once this many copies have been asked for
 };
 
 FakeGpuFaults FakeGpuState();
@@ -55,6 +58,8 @@ struct FakeGpuCounts {
   int all_reduces = 0;        // calls of the functions of that name
   int all_gathers = 0;
   int sends = 0;
+  int copies = 0;       // of cudaMemcpyAsync that were asked for
+  int copies_done = 0;  // and that have ended
 };
 FakeGpuCounts FakeGpuCounted();
 
