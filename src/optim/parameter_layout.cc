@@ -6,6 +6,27 @@
 #include <unordered_set>
 
 namespace ait::inline v0 {
+namespace {
+
+// True if the elements lie side by side in some order of the dimensions.
+bool AreDense(const ParameterSegment& parameter) {
+  const std::vector<std::int64_t>& strides = parameter.strides;
+  if (strides.size() != parameter.shape.size()) return false;
+  if (parameter.size() == 0) return true;
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    if (parameter.shape[d] != 1) order.push_back(d);
+  }
+  std::ranges::sort(order, {}, [&](std::size_t d) { return strides[d]; });
+  std::int64_t expected = 1;
+  for (const std::size_t d : order) {
+    if (strides[d] != expected) return false;
+    expected *= parameter.shape[d];
+  }
+  return true;
+}
+
+}  // namespace
 
 std::int64_t ParameterSegment::size() const {
   if (std::ranges::find(shape, 0) != shape.end()) return 0;
@@ -15,6 +36,16 @@ std::int64_t ParameterSegment::size() const {
       return kMaxElements + 1;
   }
   return size;
+}
+
+bool ParameterSegment::is_row_major() const {
+  if (strides.empty() || size() == 0) return true;
+  std::int64_t expected = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != expected) return false;
+    expected *= shape[d];
+  }
+  return true;
 }
 
 Status Validate(const ParameterLayout& layout) {
@@ -43,6 +74,12 @@ Status Validate(const ParameterLayout& layout) {
       return InvalidArgumentError("parameter \"", parameter.name, "\" begins at element ",
                                   parameter.begin, " and ends after element ", kMaxElements,
                                   "; no buffer is that large");
+    }
+    if (!parameter.strides.empty() && !AreDense(parameter)) {
+      return InvalidArgumentError("parameter \"", parameter.name, "\" has ",
+                                  parameter.strides.size(), " strides for ", parameter.shape.size(),
+                                  " dimensions, or strides that leave gaps; its elements must lie "
+                                  "side by side, each dimension once");
     }
     previous = &parameter;
   }

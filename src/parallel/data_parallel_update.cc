@@ -53,7 +53,8 @@ StatusOr<ParameterLayout> DataParallel::Impl::OptimizerLayout(std::size_t g) con
     parameters.parameters.push_back({.name = info.name,
                                      .begin = slot.offset,
                                      .shape = info.sizes,
-                                     .model_element = model_elements[index]});
+                                     .model_element = model_elements[index],
+                                     .strides = info.strides});
   }
   if (!is_sharded_) {
     parameters.owned.push_back({.begin = 0, .end = group.count});

@@ -46,6 +46,21 @@ TEST(ParameterLayout, NamesTheParameterThatIsThereTwiceOrHasANegativeDimension) 
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("negative dimension -3")));
 }
 
+TEST(ParameterLayout, StridesSayInWhichOrderElementsLie) {
+  const auto segment = [](std::vector<std::int64_t> shape, std::vector<std::int64_t> strides) {
+    return ParameterSegment{.name = "a", .shape = std::move(shape), .strides = std::move(strides)};
+  };
+  EXPECT_TRUE(segment({2, 3}, {}).is_row_major());
+  EXPECT_TRUE(segment({2, 1, 3}, {3, 77, 1}).is_row_major());
+  EXPECT_TRUE(segment({0, 3}, {1, 1}).is_row_major());
+  EXPECT_FALSE(segment({2, 3}, {1, 2}).is_row_major());
+  EXPECT_OK(Validate(ParameterLayout{.parameters = {segment({2, 3, 4, 5}, {60, 1, 15, 3})}}));
+  for (const auto& bad : {segment({2, 3}, {1}), segment({2, 3}, {1, 3}), segment({2, 3}, {3, 0})}) {
+    EXPECT_THAT(Validate(ParameterLayout{.parameters = {bad}}),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("\"a\" has")));
+  }
+}
+
 TEST(ParameterLayout, SizesThatOverflowAreNamed) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 40;
   EXPECT_EQ((ParameterSegment{.name = "empty", .shape = {kHuge, kHuge, 0}}.size()), 0);

@@ -86,6 +86,10 @@ struct StateSlice {
   DType dtype = DType::kFloat32;
   std::span<std::byte> bytes;
   std::int64_t block = 1;
+  /// Of the whole array, if its entries are row-major elements of a shape of its own, whatever the
+  /// parameter's; `block` is 1 then. Valid as `bytes` is. Empty: entries are in the order of the
+  /// flat buffer.
+  std::span<const std::int64_t> shape = {};
 
   /// The elements; only for dtype kFloat32.
   std::span<float> floats() const {

@@ -44,7 +44,8 @@ constexpr ElementRange Intersection(ElementRange a, ElementRange b) {
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;
 
 /// One parameter: `begin` is the position of its first element, and its elements lie in row-major
-/// order of `shape`. A shape of no dimensions is one element; a dimension of 0 makes it empty.
+/// order of `shape` unless `strides` say otherwise. A shape of no dimensions is one element; a
+/// dimension of 0 makes it empty.
 struct ParameterSegment {
   std::string name;
   std::int64_t begin = 0;
@@ -52,11 +53,16 @@ struct ParameterSegment {
   /// Number of its first element in the model, counted over parameters in registration order: does
   /// not depend on the layout. What stochastic rounding is keyed by.
   std::int64_t model_element = 0;
+  /// Steps between elements, by dimension, where the order is another, such as channels-last; they
+  /// leave no gaps. Empty: row-major.
+  std::vector<std::int64_t> strides;
 
   /// Product of the shape; kMaxElements + 1 for every product above kMaxElements.
   std::int64_t size() const;
   /// The elements; only of a segment in a layout that `Validate` has accepted.
   ElementRange range() const { return {begin, begin + size()}; }
+  /// True if the order is row-major, by whatever strides.
+  bool is_row_major() const;
 };
 
 /// A flat buffer as an optimizer sees it.
@@ -66,7 +72,8 @@ struct ParameterLayout {
 };
 
 /// **Errors.** InvalidArgument that names the parameter or range at fault: a name used twice, a
-/// negative position or dimension, ranges that overlap, descend, or end after kMaxElements.
+/// negative position or dimension, strides that do not fit the shape, ranges that overlap, descend,
+/// or end after kMaxElements.
 Status Validate(const ParameterLayout& layout);
 
 }  // namespace ait::inline v0

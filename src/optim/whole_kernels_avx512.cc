@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define AIT_WHOLE_KERNELS kAvx512WholeKernels
+#include "optim/whole_kernels.inc"
