@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ait/parallel/compression.h"
+#include "ait/parallel/whole_parameters.h"
 #include "parallel/agreement_internal.h"
 #include "parallel/data_parallel_impl.h"
 #include "tensor/catch.h"
@@ -18,7 +19,8 @@ std::string OptionsText(const DataParallelOptions& options) {
                 options.first_bucket, ", bucket_cap ", options.bucket_cap, ", initial_sync ",
                 options.initial_sync == InitialSync::kBroadcast ? "broadcast" : "verify",
                 ", precision ", options.precision.Describe(), ", reduce ",
-                options.reduce.has_value() ? static_cast<int>(*options.reduce) : -1, ", slices ",
+                options.reduce.has_value() ? static_cast<int>(*options.reduce) : -1,
+                ", whole_up_to ", options.whole_up_to, ", prefetch ", options.prefetch, ", slices ",
                 static_cast<int>(options.slices), ", hybrid ",
                 options.hybrid.shard == nullptr ? 0 : options.hybrid.shard->size().value(), " x ",
                 options.hybrid.replicate == nullptr ? 0 : options.hybrid.replicate->size().value(),
@@ -70,10 +72,27 @@ Status CheckHybrid(const Communicator& all, const DataParallelOptions& options) 
   return OkStatus();
 }
 
-Status CheckOptions(const Communicator& communicator, const DataParallelOptions& options) {
-  if (options.zero_stage == ZeroStage::kParameters) {
-    return UnimplementedError("ZeRO stage 3 is not there yet; use ZeroStage::kGradients");
+Status CheckUnits(const DataParallelOptions& options) {
+  if (options.zero_stage != ZeroStage::kParameters) return OkStatus();
+  if (options.units.empty()) {
+    return InvalidArgumentError(
+        "ZeroStage::kParameters gathers parameters by units, and there are none; name the parts of "
+        "the model in DataParallelOptions::units, UnitsUnder(\"blocks\", parameters) for "
+        "instance, and call them by DataParallel::Unit, or use ZeroStage::kGradients");
   }
+  if (options.prefetch < 0 || options.prefetch > 8) {
+    return InvalidArgumentError("prefetch is ", options.prefetch,
+                                "; allowed are 0 to 8 units that are gathered ahead");
+  }
+  if (options.whole_up_to < 0) {
+    return InvalidArgumentError("whole_up_to is ", options.whole_up_to,
+                                "; it is a number of elements, at least 0");
+  }
+  return OkStatus();
+}
+
+Status CheckOptions(const Communicator& communicator, const DataParallelOptions& options) {
+  AIT_RETURN_IF_ERROR(CheckUnits(options));
   if (options.offload.enabled()) {
     return UnimplementedError(
         "offload of optimizer state is not there yet; leave offload.directory "
@@ -111,6 +130,9 @@ StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensor
   AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
   for (ParameterInfo& info : infos) {
     if (info.dtype == DType::kFloat32) info.dtype = options.precision.parameters;
+  }
+  if (options.zero_stage == ZeroStage::kParameters) {
+    AIT_RETURN_IF_ERROR(AssignUnits(options.units, options.whole_up_to, infos));
   }
   AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
   AIT_RETURN_IF_ERROR(check_free(parameters));
@@ -179,6 +201,9 @@ const std::shared_ptr<Communicator>& DataParallel::communicator() const {
 const FlatLayout& DataParallel::layout() const { return impl_->layout; }
 const NamedTensors& DataParallel::parameters() const { return impl_->parameters(); }
 const NamedTensors& DataParallel::buffers() const { return impl_->options.buffers; }
+StatusOr<WholeParameters> DataParallel::GatherFull() {
+  return OrEnd(*impl_, "GatherFull", [&] { return impl_->GatherFull(); });
+}
 MemoryReport DataParallel::Memory() const { return impl_->Memory(); }
 const StepCounters& DataParallel::counters() const { return impl_->counters; }
 const Status& DataParallel::status() const { return impl_->ended; }

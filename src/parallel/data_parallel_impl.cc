@@ -32,6 +32,7 @@ DataParallel::Impl::Impl(std::shared_ptr<Communicator> comm, DataParallelOptions
       has_squares_(layout.buckets().size()) {}
 
 DataParallel::Impl::~Impl() {
+  *self_ = nullptr;
   if (hook_target_ == nullptr) return;
   hook_target_->engine = nullptr;
   (void)internal::CatchAsStatus([&] {
@@ -205,7 +206,7 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
     return FailedPreconditionError("BeginMicroStep: the step is not over; call Update or Discard");
   }
   AIT_RETURN_IF_ERROR(TakeHookError());
-  AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
+  AIT_RETURN_IF_ERROR(CheckUnchanged());
   Status begun = OkStatus();
   if (reduces_ && state_ == State::kAccumulating) {  // of the micro-step before
     begun = OpenRound();
@@ -215,6 +216,7 @@ Status DataParallel::Impl::BeginMicroStep(MicroStep micro_step) {
   if (!begun.ok()) return End(begun, "beginning a micro-step");
   if (!in_step_) counters = StepCounters{.step = counters.step + 1};
   in_step_ = true;
+  if (units_ != nullptr) units_->BeginMicroStep();
   ++counters.micro_steps;
   fired_.assign(fired_.size(), false);
   backward_called_ = false;
@@ -276,6 +278,9 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   const Status reduced = FinishRound();
   if (!reduced.ok()) return End(reduced, "waiting for gradients");
 
+  // What this rank has read of its peers' slices is read before they decide.
+  if (units_ != nullptr) units_->Settle();
+  ReportUnits();
   const internal::DecisionLine line = internal::MakeDecisionLine(input, squares_);
   std::vector<std::int64_t> lines = line;
   if (communicator->size().value() > 1) {

@@ -17,6 +17,7 @@
 #include "parallel/gradient_store_internal.h"
 #include "parallel/initial_values_internal.h"
 #include "parallel/parameter_store_internal.h"
+#include "parallel/unit_store_internal.h"
 
 namespace torch::autograd {
 struct Node;
@@ -43,10 +44,17 @@ class DataParallel::Impl {
   Status Update(const StepOptions& options);
   Status Discard();
   Status BroadcastBuffers();
+  StatusOr<WholeParameters> GatherFull();
+  Status KeepWhole();
   MemoryReport Memory() const;
   StatusOr<CompressionState> SaveCompression() const;
   StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
   const NamedTensors& parameters() const { return store_->named(); }
+
+  /// Number of the unit; -1 where a call of it only runs.
+  StatusOr<int> FindUnit(std::string_view name) const;
+  Status EnterUnit(int unit);
+  internal::UnitStore* units() { return units_.get(); }
 
   /// Ends the engine: aborts the communicator, so that no peer waits in vain. Returns the reason
   /// with rank, step and phase.
@@ -105,6 +113,15 @@ class DataParallel::Impl {
   Work GatherBucket(int b);
   Status Meet(const char* label);
 
+  // data_parallel_units.cc
+  Status MakeUnits(const MemoryHandle& memory);
+  Buffer OwnParameters(int b) const;
+  Status CheckUnchanged() const;
+  void BumpVersions();
+  void ReportUnits();
+  void AddUnits(MemoryReport& report, std::int64_t& real) const;
+  Status KeepMasters();
+
   Status Usable(const char* call) const;
   Status BetweenSteps(const char* call) const;
   OperationOptions Labelled(std::string label) const;
@@ -117,6 +134,7 @@ class DataParallel::Impl {
   }
 
   internal::CompressionLease compression_;
+  std::shared_ptr<Impl*> self_ = std::make_shared<Impl*>(this);  // null once this has gone
   std::unique_ptr<internal::ParameterStore> store_;
   std::unique_ptr<internal::GradientStore> gradients_;
   std::unique_ptr<internal::BucketReducer> reducer_;
@@ -134,7 +152,9 @@ class DataParallel::Impl {
   bool reduces_each_ = false;  // ReduceWhen::kEachMicroStep
   // By group: the flat parameter buffers of the other ranks that shard; none if out of reach.
   std::vector<std::vector<std::byte*>> peers_;
-  std::vector<void*> copies_;  // scratch of the update
+  std::vector<void*> copies_;                   // scratch of the update
+  std::unique_ptr<internal::UnitStore> units_;  // null below stage 3
+  bool is_reached_by_peers_ = false;            // they read the shards of units
 
   State state_ = State::kReady;
   std::vector<bool> fired_;       // by handle, in this last micro-step

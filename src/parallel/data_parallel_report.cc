@@ -47,17 +47,24 @@ MemoryReport DataParallel::Impl::Memory() const {
     const FlatGroup& group = layout.groups()[g];
     std::int64_t count = 0;
     std::int64_t owned = 0;
+    std::int64_t in_units = 0;
+    std::int64_t owned_in_units = 0;
     for (const FlatSlot& slot : group.slots) {
-      count += slot.count;
-      owned +=
+      const std::int64_t own =
           Intersection({slot.offset, slot.offset + slot.count}, Owned(bucket(slot.bucket))).size();
+      count += slot.count;
+      owned += own;
+      if (bucket(slot.bucket).unit < 0) continue;
+      in_units += slot.count;
+      owned_in_units += own;
     }
     const std::int64_t parameter_bytes = SizeOf(group.dtype);
     const std::int64_t gradient_bytes = SizeOf(gradient_dtypes_[g]);
-    report.formula.parameters += count * parameter_bytes;
+    report.formula.parameters += (count - in_units + in_units / ranks) * parameter_bytes;
     report.formula.gradients += count * gradient_bytes / gradient_ranks;
     report.measured.parameters += store_->buffers()[g].bytes().value();
-    real += count * parameter_bytes + (shards_gradients ? owned : count) * gradient_bytes;
+    real += (count - in_units + owned_in_units) * parameter_bytes +
+            (shards_gradients ? owned : count) * gradient_bytes;
     if (optimizers.empty()) continue;
     const StateBytes bytes = BytesOf(*optimizers[g]);
     report.formula.masters += Scale(bytes.masters, owned, count, state_ranks);
@@ -66,6 +73,7 @@ MemoryReport DataParallel::Impl::Memory() const {
     report.measured.states += optimizers[g]->state_bytes() - optimizers[g]->master_bytes();
     real += bytes.masters + bytes.states;
   }
+  AddUnits(report, real);
   report.measured.gradients = gradients_->gradient_bytes();
   report.measured.buckets = gradients_->bucket_bytes();
   report.peak_buckets = report.measured.buckets;  // the ring keeps what it has grown to

@@ -31,6 +31,8 @@ Status DataParallel::Impl::Start(NamedTensors parameters) {
   auto store = internal::ParameterStore::Create(std::move(parameters), layout, memory);
   if (!store.ok()) return End(store.status(), "moving the parameters");
   store_ = *std::move(store);
+  const Status sharded = MakeUnits(memory);
+  if (!sharded.ok()) return End(sharded, "sharding the parameters of units");
   AIT_RETURN_IF_ERROR(BroadcastParameters());
   const Status made = MakeGradients(memory);
   if (!made.ok()) return End(made, "making the gradients");
@@ -85,7 +87,7 @@ Status DataParallel::Impl::FindPeers() {
   peers_.resize(layout.groups().size());
   if (!is_sharded_ || shard_->size().value() == 1) return OkStatus();
   for (std::size_t g = 0; g < layout.groups().size(); ++g) {
-    if (layout.groups()[g].count == 0) continue;
+    if (store_->buffers()[g].count == 0) continue;
     AIT_ASSIGN_OR_RETURN(const std::vector<void*> addresses,
                          shard_->PeerAddresses(store_->buffers()[g], Labelled("parameters")));
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {

@@ -100,7 +100,7 @@ Status DataParallel::Impl::SetMasters(std::span<const std::unique_ptr<BoundOptim
     has_below = true;
     const auto [begin, end] = Owned(bucket(b));
     if (begin == end) continue;
-    const UpdateSlice slice{.begin = begin, .parameters = store_->Elements(b, {begin, end})};
+    const UpdateSlice slice{.begin = begin, .parameters = OwnParameters(b)};
     std::vector<float> widened = internal::WidenedValues(slice.parameters);
     std::span<float> values = widened;
     if (!optimizers.empty()) {
@@ -126,7 +126,7 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
     return FailedPreconditionError("Update: the engine has no optimizer; call SetOptimizer first");
   }
   AIT_RETURN_IF_ERROR(TakeHookError());
-  AIT_RETURN_IF_ERROR(store_->CheckUnchanged());
+  AIT_RETURN_IF_ERROR(CheckUnchanged());
   const Time begin = Now();
   const Status adopted = gradients_->Adopt();
   if (!adopted.ok()) return End(adopted, "taking over gradients");
@@ -134,7 +134,7 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
   for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
   AIT_RETURN_IF_ERROR(is_sharded_ ? UpdateSlices() : UpdateWhole());
-  store_->BumpVersions();
+  BumpVersions();
   counters.update = Now() - begin;
   CloseStep(GradientCompression::StepEnd::kUpdated);
   return OkStatus();
@@ -151,8 +151,9 @@ Status DataParallel::Impl::UpdateWhole() {
 // One pass over the slices of this rank, which writes the new parameters to all ranks; where their
 // memory is out of reach, all-gathers follow the pass bucket by bucket.
 Status DataParallel::Impl::UpdateSlices() {
-  const bool reaches =
-      std::ranges::any_of(peers_, [](const auto& group) { return !group.empty(); });
+  const bool reaches = is_reached_by_peers_ || std::ranges::any_of(peers_, [](const auto& group) {
+                         return !group.empty();
+                       });
   // Nobody reads its parameters any more.
   if (reaches) AIT_RETURN_IF_ERROR(Meet("before the update"));
   Status updated;
@@ -160,17 +161,20 @@ Status DataParallel::Impl::UpdateSlices() {
   for (int b = 0; b < bucket_count() && updated.ok(); ++b) {
     const auto g = static_cast<std::size_t>(bucket(b).group);
     const auto [begin, end] = Owned(bucket(b));
+    const bool is_whole = bucket(b).unit < 0;
     const std::int64_t skip =
         (store_->begin(b) + begin - bucket(b).begin) * SizeOf(layout.groups()[g].dtype);
     copies_.clear();
-    for (std::byte* const peer : peers_[g]) copies_.push_back(peer + skip);
+    if (is_whole) {
+      for (std::byte* const peer : peers_[g]) copies_.push_back(peer + skip);
+    }
     if (end > begin) {
       updated = optimizers[g]->Update({.begin = begin,
-                                       .parameters = store_->Elements(b, {begin, end}),
+                                       .parameters = OwnParameters(b),
                                        .gradients = gradients_->Owned(b),
                                        .copies = copies_});
     }
-    if (peers_[g].empty() && updated.ok()) gathers.push_back(GatherBucket(b));
+    if (is_whole && peers_[g].empty() && updated.ok()) gathers.push_back(GatherBucket(b));
   }
   // Also after an error: what the peers write here has to be over.
   const Status met = reaches ? Meet("after the update") : OkStatus();
@@ -193,8 +197,8 @@ Status DataParallel::Impl::Meet(const char* label) {
 // Bucket b of the parameters from the owners of its slices, in place.
 Work DataParallel::Impl::GatherBucket(int b) {
   const FlatBucket& from = bucket(b);
-  const Buffer whole = store_->Elements(b, {from.begin, from.begin + from.count});
   if (from.count == 0 || shard_->size().value() == 1) return Work();
+  const Buffer whole = store_->Elements(b, {from.begin, from.begin + from.count});
   const auto [begin, end] = Owned(from);
   ++counters.collectives;
   counters.communicated_bytes += whole.bytes().value();
@@ -204,11 +208,13 @@ Work DataParallel::Impl::GatherBucket(int b) {
 
 Status DataParallel::Impl::GatherParameters() {
   std::vector<Work> gathers;
-  for (int b = 0; b < bucket_count(); ++b) gathers.push_back(GatherBucket(b));
+  for (int b = 0; b < bucket_count(); ++b) {
+    if (bucket(b).unit < 0) gathers.push_back(GatherBucket(b));
+  }
   const Status gathered = WaitAll(gathers);
   if (!gathered.ok()) return End(gathered, "gathering parameters");
-  store_->BumpVersions();
-  return OkStatus();
+  BumpVersions();
+  return is_reached_by_peers_ ? Meet("after the parameters have changed") : OkStatus();
 }
 
 }  // namespace ait::inline v0

@@ -56,6 +56,15 @@ StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communica
   store->prefetch_ = options.prefetch;
   store->uses_.resize(units.size());
   AIT_ASSIGN_OR_RETURN(const FlatLayout frozen, LayoutOfFrozen(layout));
+  for (const FlatGroup& group : frozen.groups()) {
+    for (const FlatSlot& slot : group.slots) {
+      const FlatBucket& bucket = frozen.buckets()[static_cast<std::size_t>(slot.bucket)];
+      const ElementRange range{slot.offset, slot.offset + slot.count};
+      store->frozen_bytes_ += slot.count * SizeOf(group.dtype);
+      store->own_frozen_bytes_ +=
+          Intersection(range, bucket.slice(communicator->rank())).size() * SizeOf(group.dtype);
+    }
+  }
   std::vector<ShardedBucket> buckets;
   store->bucket_numbers_ = AddBuckets(layout, buckets);
   const std::vector<int> frozen_numbers = AddBuckets(frozen, buckets);

@@ -96,6 +96,10 @@ class UnitStore {
   /// **Errors.** FailedPrecondition that names a parameter whose memory or shape has changed.
   Status CheckUnchanged() const;
 
+  /// Bytes of frozen parameters, without padding: of all of them, and of this rank's slices.
+  std::int64_t frozen_bytes() const { return frozen_bytes_; }
+  std::int64_t own_frozen_bytes() const { return own_frozen_bytes_; }
+
   UnitShards& shards() { return *shards_; }
   const UnitShards& shards() const { return *shards_; }
   const UnitSchedule& schedule() const { return schedule_; }
@@ -122,6 +126,8 @@ class UnitStore {
   std::unique_ptr<UnitShards> shards_;
   UnitSchedule schedule_;
   std::shared_ptr<UnitTarget> target_ = std::make_shared<UnitTarget>();
+  std::int64_t frozen_bytes_ = 0;
+  std::int64_t own_frozen_bytes_ = 0;
   int prefetch_ = 0;
   int kept_ = -1;  // the unit that was left and keeps its memory
   bool in_micro_step_ = false;

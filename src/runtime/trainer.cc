@@ -20,6 +20,7 @@
 #include "ait/optim/norm.h"
 #include "ait/optim/parameter_groups.h"
 #include "ait/parallel/data_parallel.h"
+#include "ait/parallel/whole_parameters.h"
 #include "parallel/hash_internal.h"
 #include "runtime/agree_internal.h"
 #include "tensor/catch.h"
@@ -367,6 +368,7 @@ Status Trainer::Save(const std::string& path) {
   impl_->Note("checkpoint");
   if (!impl_->engine.buffers().empty() && impl_->engine.communicator()->size().value() > 1)
     AIT_RETURN_IF_ERROR(impl_->engine.BroadcastBuffers());
+  AIT_ASSIGN_OR_RETURN(const WholeParameters whole, impl_->engine.GatherFull());
   Status saved;
   if (impl_->is_first()) {
     const std::string& directory = impl_->options.directory;
@@ -385,12 +387,13 @@ Status Trainer::Save(const std::string& path) {
 Status Trainer::Load(const std::string& path) {
   AIT_RETURN_IF_ERROR(impl_->status);
   const NamedTensors weights = impl_->Weights();
+  AIT_ASSIGN_OR_RETURN(WholeParameters whole, impl_->engine.GatherFull());
   AIT_RETURN_IF_ERROR(impl_->Agree(CheckWeights(path, weights), "weights fit"));
   const Status loaded = impl_->Agree(LoadWeights(path, weights).status(), "weights loaded");
   // Some ranks may have other weights now than the rest.
   if (!loaded.ok())
     return impl_->End(Annotate(loaded, "the run has ended while weights were read"));
-  return OkStatus();
+  return whole.Keep();
 }
 
 }  // namespace ait::inline v0

@@ -19,7 +19,8 @@ void ExpectEqualStages(int ranks, ZeroRun run) {
     run.options.reduce = reduce;
     run.options.zero_stage = ZeroStage::kNone;
     const ZeroResult expected = TrainZeroThreads(ranks, run);
-    for (const ZeroStage stage : {ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+    for (const ZeroStage stage :
+         {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
       run.options.zero_stage = stage;
       EXPECT_EQ(Difference(TrainZeroThreads(ranks, run), expected), "")
           << "stage " << static_cast<int>(stage) << ", " << ranks << " ranks, reduce "
@@ -52,7 +53,8 @@ TEST(ZeroBuckets, ChangeNoBit) {
     ZeroRun run{.options = {.reduce = reduce}, .optimizer = &adamw, .steps = 20, .micro_steps = 2};
     const ZeroResult expected = TrainZeroThreads(3, run);  // everything in one
     for (const std::int64_t bytes : {256, 1500, 6000}) {
-      for (const ZeroStage stage : {ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+      for (const ZeroStage stage :
+           {ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
         run.options.zero_stage = stage;
         run.options.first_bucket = run.options.bucket_cap = Bytes(bytes);
         EXPECT_EQ(Difference(TrainZeroThreads(3, run), expected), "") << bytes;
@@ -67,7 +69,8 @@ TEST(ZeroSlices, OfWholeParametersChangeNoBit) {
   run.options.first_bucket = run.options.bucket_cap = Bytes(3000);
   const ZeroResult expected = TrainZeroThreads(4, run);
   run.options.slices = SliceRule::kWholeParameters;
-  for (const ZeroStage stage : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+  for (const ZeroStage stage :
+       {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
     run.options.zero_stage = stage;
     EXPECT_EQ(Difference(TrainZeroThreads(4, run), expected), "") << static_cast<int>(stage);
   }

@@ -14,6 +14,8 @@
 
 #include "ait/optim/adam.h"
 #include "ait/optim/norm.h"
+#include "ait/parallel/unit.h"
+#include "ait/parallel/whole_parameters.h"
 #include "parallel/tiny_model.h"
 #include "support/status_matchers.h"
 
@@ -47,11 +49,29 @@ struct ZeroModel {
     return list;
   }
 
-  at::Tensor Loss(int seed, bool is_last, bool is_rank_zero) const {
+  /// Two units, one inside of the other.
+  static std::vector<ParameterUnit> Units() {
+    return {
+        {.name = "tiny",
+         .patterns = {"embedding.*", "head.*", "norm.*", "up.*", "down.*", "frozen.*", "unused.*"}},
+        {.name = "rest", .patterns = {"*"}}};
+  }
+
+  at::Tensor Loss(DataParallel& engine, int seed, bool is_last, bool is_rank_zero) const {
+    return engine.Unit("rest", [&] { return LossOf(engine, seed, is_last, is_rank_zero); });
+  }
+
+  at::Tensor LossOf(DataParallel& engine, int seed, bool is_last, bool is_rank_zero) const {
     const auto squares = [](const at::Tensor& p) { return p.to(at::kFloat).pow(2).sum(); };
     const at::Tensor tokens = Tokens(6, seed);
     at::Tensor loss =
-        tiny.Loss(tokens, tokens.mul(3).add(1).remainder(TinyModel::kVocabulary)).to(at::kFloat);
+        engine
+            .Unit("tiny",
+                  [&] {
+                    return tiny.Loss(tokens,
+                                     tokens.mul(3).add(1).remainder(TinyModel::kVocabulary));
+                  })
+            .to(at::kFloat);
     loss = loss.add(squares(odd).mul(0.1 * (1 + seed % 3))).add(squares(twin.mul(1.5)).mul(0.2));
     loss = loss.add(squares(large.sin()).mul(0.3 + 0.01 * seed)).add(squares(transposed));
     if (is_last) loss = loss.add(squares(late.cos()).mul(1 + 0.1 * seed));
@@ -107,7 +127,9 @@ inline ZeroResult TrainZero(const std::shared_ptr<Communicator>& communicator, c
   const int ranks = communicator->size().value();
   ZeroModel model(1 + rank);
   ZeroResult result;
-  auto engine = DataParallel::Create(communicator, model.Parameters(), run.options);
+  DataParallelOptions options = run.options;
+  options.units = ZeroModel::Units();
+  auto engine = DataParallel::Create(communicator, model.Parameters(), options);
   EXPECT_OK(engine);
   if (!engine.ok()) return result;
   EXPECT_OK((*engine)->SetOptimizer(*run.optimizer));
@@ -116,7 +138,7 @@ inline ZeroResult TrainZero(const std::shared_ptr<Communicator>& communicator, c
       const bool last = micro + 1 == run.micro_steps;
       EXPECT_OK((*engine)->BeginMicroStep(last ? MicroStep::kLast : MicroStep::kAccumulate));
       const int seed = (step * run.micro_steps + micro) * ranks + rank;
-      EXPECT_OK((*engine)->Backward(model.Loss(seed, last, rank == 0)));
+      EXPECT_OK((*engine)->Backward(model.Loss(**engine, seed, last, rank == 0)));
     }
     auto sum = (*engine)->FinishGradients({.count = 6 * run.micro_steps});
     EXPECT_OK(sum);
@@ -130,10 +152,13 @@ inline ZeroResult TrainZero(const std::shared_ptr<Communicator>& communicator, c
         {.gradient_scale = ClipFactor(sum->norm, run.clip) / static_cast<double>(sum->count)}));
   }
   const NamedTensors parameters = model.Parameters();
+  auto whole = (*engine)->GatherFull();
+  EXPECT_OK(whole);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     result.bytes[parameters.name(i)] = BytesOf(parameters.tensor(i));
   }
   AddState(**engine, result.bytes);
+  EXPECT_OK(communicator->Barrier().Wait());  // the peers have read
   return result;
 }
 

@@ -54,6 +54,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "ait/base/status.h"
@@ -73,6 +75,11 @@ namespace ait::inline v0 {
 
 class Communicator;
 class GradientCompression;
+class WholeParameters;
+
+namespace internal {
+class UnitCall;
+}
 
 /// What is sharded over the ranks instead of repeated on each.
 enum class ZeroStage { kNone = 0, kOptimizer = 1, kGradients = 2, kParameters = 3 };
@@ -175,13 +182,15 @@ class DataParallel {
   /// parameter with gaps in memory becomes contiguous.
   /// fp32 tensors become those of `precision.parameters`.
   /// **Errors.** InvalidArgument, on every rank, names the parameter and the ranks that differ, or
-  /// the options that do not go together; Unimplemented: kParameters, or a tensor that is not in host
+  /// the options that do not go together; Unimplemented: a tensor that is not in host
   /// memory; FailedPrecondition: a parameter belongs to another engine that has not been destroyed.
   static StatusOr<std::unique_ptr<DataParallel>> Create(std::shared_ptr<Communicator> communicator,
                                                         NamedTensors parameters,
                                                         DataParallelOptions options = {});
 
-  /// Parameters and gradients keep their memory; backward works on, on this rank alone.
+  /// Parameters and gradients keep their memory; backward works on, on this rank alone. Parameters
+  /// of units are gone (save them before, under GatherFull), and the peers, which read slices of
+  /// this rank, must not use units any more: destroy the engines of all ranks after a barrier.
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -240,6 +249,17 @@ class DataParallel {
   /// anew. FailedPrecondition: a step is not over.
   StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
 
+  /// Runs a part of the model while the parameters of the unit `name` are whole, and returns what it
+  /// returns. Include ait/parallel/unit.h, which says more. Throws, where forward may.
+  template <typename Function, typename... Arguments>
+  std::invoke_result_t<Function, Arguments...> Unit(std::string_view name, Function&& function,
+                                                    Arguments&&... arguments);
+
+  /// **Collective. Blocks.** All parameters are whole on this rank while what it returns lives, or
+  /// until the next step ends (ait/parallel/whole_parameters.h). **Errors.** FailedPrecondition: a
+  /// step is not over.
+  StatusOr<WholeParameters> GatherFull();
+
   /// Bytes that the engine holds on this rank now, beside what the formulas say.
   MemoryReport Memory() const;
 
@@ -249,6 +269,8 @@ class DataParallel {
   const Status& status() const;
 
  private:
+  friend class WholeParameters;
+  friend class internal::UnitCall;
   class Impl;
   explicit DataParallel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
