@@ -93,11 +93,7 @@ Status CheckUnits(const DataParallelOptions& options) {
 
 Status CheckOptions(const Communicator& communicator, const DataParallelOptions& options) {
   AIT_RETURN_IF_ERROR(CheckUnits(options));
-  if (options.offload.enabled()) {
-    return UnimplementedError(
-        "offload of optimizer state is not there yet; leave offload.directory "
-        "empty");
-  }
+  if (options.offload.enabled()) AIT_RETURN_IF_ERROR(options.offload.Validate());
   AIT_RETURN_IF_ERROR(options.precision.Validate());
   AIT_RETURN_IF_ERROR(CheckCompression(options));
   return CheckHybrid(communicator, options);

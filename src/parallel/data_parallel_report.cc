@@ -71,7 +71,10 @@ MemoryReport DataParallel::Impl::Memory() const {
     report.formula.states += Scale(bytes.states, owned, count, state_ranks);
     report.measured.masters += optimizers[g]->master_bytes();
     report.measured.states += optimizers[g]->state_bytes() - optimizers[g]->master_bytes();
-    real += bytes.masters + bytes.states;
+    // Of state in a file, what is in memory is in use, and is no padding.
+    const std::int64_t in_file = optimizers[g]->offloaded_bytes();
+    report.offloaded += in_file;
+    real += in_file > 0 ? optimizers[g]->state_bytes() : bytes.masters + bytes.states;
   }
   AddUnits(report, real);
   report.measured.gradients = gradients_->gradient_bytes();

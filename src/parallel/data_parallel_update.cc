@@ -82,7 +82,8 @@ Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel ma
                                                      .max_simd_level = max_simd_level,
                                                      .parameter_dtype = layout.groups()[g].dtype,
                                                      .masters = options.precision.masters,
-                                                     .seed = options.precision.seed}));
+                                                     .seed = options.precision.seed,
+                                                     .offload = options.offload}));
   }
   AIT_RETURN_IF_ERROR(SetMasters(bound));
   optimizers = std::move(bound);
@@ -142,8 +143,9 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
 
 Status DataParallel::Impl::UpdateWhole() {
   for (std::size_t g = 0; g < optimizers.size(); ++g) {
-    AIT_RETURN_IF_ERROR(optimizers[g]->Update(
-        {.begin = 0, .parameters = store_->buffers()[g], .gradients = gradients_->Whole(g)}));
+    const Status updated = optimizers[g]->Update(
+        {.begin = 0, .parameters = store_->buffers()[g], .gradients = gradients_->Whole(g)});
+    if (!updated.ok()) return End(updated, "the update");
   }
   return OkStatus();
 }

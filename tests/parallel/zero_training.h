@@ -110,13 +110,14 @@ inline void AddState(DataParallel& engine, std::map<std::string, std::string>& b
   std::map<std::string, std::int64_t> counts;
   for (const ParameterInfo& info : engine.layout().parameters()) counts[info.name] = info.count();
   for (const auto& optimizer : engine.optimizers()) {
-    for (const StateSlice& slice : optimizer->State()) {
+    EXPECT_OK(optimizer->VisitState(StateAccess::kRead, [&](const StateSlice& slice) {
       std::string& all = bytes[StrCat(slice.parameter, "/", slice.state)];
       const auto element = static_cast<std::size_t>(SizeOf(slice.dtype));
       all.resize(static_cast<std::size_t>(counts[std::string(slice.parameter)]) * element);
       std::memcpy(all.data() + static_cast<std::size_t>(slice.begin) * element, slice.bytes.data(),
                   slice.bytes.size());
-    }
+      return OkStatus();
+    }));
   }
 }
 

@@ -130,7 +130,8 @@ struct DataParallelOptions {
   int prefetch = 1;
   /// Null members: everything is sharded over all ranks.
   HybridSharding hybrid;
-  /// Optimizer states and masters in a file instead of memory (ait/optim/offload.h).
+  /// Optimizer states and masters in a file instead of memory (ait/optim/offload.h): one for each
+  /// flat buffer and rank. Each rank may have its own directory.
   StateOffload offload;
   Bytes first_bucket = MiB(1);
   Bytes bucket_cap = MiB(25);

@@ -43,7 +43,8 @@ struct MemoryReport {
   std::int64_t padding = 0;        // part of `measured` that is no parameter's
   std::int64_t peak_buckets = 0;   // the most since Create
   std::int64_t peak_gathered = 0;  // the most since Create
-  std::int64_t offloaded = 0;      // bytes in a file, not in `measured`
+  /// Bytes of state in a file. `measured` has the chunks of it that are in memory; `formula` none.
+  std::int64_t offloaded = 0;
 
   /// A table for people: a line for each kind, measured beside formula.
   std::string Describe() const;
