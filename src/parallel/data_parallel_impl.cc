@@ -281,22 +281,7 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   // What this rank has read of its peers' slices is read before they decide.
   if (units_ != nullptr) units_->Settle();
   ReportUnits();
-  const internal::DecisionLine line = internal::MakeDecisionLine(input, squares_);
-  std::vector<std::int64_t> lines = line;
-  if (communicator->size().value() > 1) {
-    lines.resize(line.size() * static_cast<std::size_t>(communicator->size().value()));
-    const Time begin = Now();
-    const Status gathered =
-        communicator->AllGather(View(line), View(lines), Labelled("decision of the step")).Wait();
-    counters.exposed += Now() - begin;
-    ++counters.collectives;
-    counters.communicated_bytes += View(line).bytes().value();
-    if (!gathered.ok()) return End(gathered, "deciding the step");
-  }
-  state_ = State::kUndecided;
-  AIT_ASSIGN_OR_RETURN(GradientSummary summary, internal::Summarize(layout, lines));
-  state_ = State::kDecided;
-  return summary;
+  return Decide(input);
 }
 
 Status DataParallel::Impl::Discard() {

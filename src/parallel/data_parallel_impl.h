@@ -103,6 +103,10 @@ class DataParallel::Impl {
   void OnBucket(int b);
   void CloseStep(GradientCompression::StepEnd end);
 
+  // data_parallel_decide.cc
+  std::vector<NormSum> NormsOf(const internal::NormPlan& plan) const;
+  StatusOr<GradientSummary> Decide(const StepInput& input);
+
   // data_parallel_update.cc
   Status CheckWhole(const Optimizer& optimizer) const;
   StatusOr<ParameterLayout> OptimizerLayout(std::size_t group) const;
@@ -140,6 +144,7 @@ class DataParallel::Impl {
   std::unique_ptr<internal::BucketReducer> reducer_;
   internal::InitialValues initial_values_;
   std::vector<DType> gradient_dtypes_;  // by group
+  ParameterGroups groups_;              // of the optimizer
   std::shared_ptr<HookTarget> hook_target_;
   std::vector<std::shared_ptr<torch::autograd::Node>>
       accumulators_;  // a leaf holds its own only weakly

@@ -87,6 +87,7 @@ Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel ma
   }
   AIT_RETURN_IF_ERROR(SetMasters(bound));
   optimizers = std::move(bound);
+  groups_ = optimizer.groups();
   initial_values_.Clear();
   return OkStatus();
 }

@@ -6,6 +6,7 @@
 // slices that it owns; all get the same summary and so take the same branch.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "ait/comm/buffer.h"
 #include "ait/optim/executor.h"
 #include "ait/optim/norm.h"
+#include "ait/optim/parameter_groups.h"
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/flat_layout.h"
 
@@ -34,14 +36,46 @@ struct OwnedSquares {
            const Executor& executor);
 };
 
-/// What a rank brings, as it travels: a fixed number of words.
+/// Which parameters count into which norm, where the squares of all do not say it.
+struct NormPlan {
+  double p = 2;
+  int norms = 1;  // one, or one for each parameter group and one for those in none
+  bool is_by_group = false;
+  std::vector<int> norm_of;  // by parameter; -1: it does not count on this rank
+};
+
+/// Nullopt if the squares of all parameters are what is asked for.
+std::optional<NormPlan> MakeNormPlan(const FlatLayout& layout, const NormOptions& options,
+                                     const ParameterGroups& groups);
+
+/// The norms of one rank's part of the gradients: slices of buckets in their order, parameters of a
+/// slice in theirs.
+class OwnedNorms {
+ public:
+  explicit OwnedNorms(const NormPlan& plan)
+      : plan_(&plan), sums_(static_cast<std::size_t>(plan.norms), NormSum(plan.p)) {}
+
+  /// As `OwnedSquares::AddSlice`. The plan must live on.
+  void AddSlice(const FlatLayout& layout, int b, const Buffer& slice, Rank rank,
+                const Executor& executor);
+
+  const std::vector<NormSum>& sums() const { return sums_; }
+
+ private:
+  const NormPlan* plan_;
+  std::vector<NormSum> sums_;
+};
+
+/// What a rank brings, as it travels: a number of words that the norms fix.
 using DecisionLine = std::vector<std::int64_t>;
-DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares);
+DecisionLine MakeDecisionLine(const StepInput& input, OwnedSquares squares,
+                              std::span<const NormSum> norms = {});
 
 /// The summary that follows from the lines of all ranks, one after the other.
 /// **Errors.** InvalidArgument, the same on every rank: a negative count, a total of 0,
-/// `must_agree` that differs.
-StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const std::int64_t> lines);
+/// `must_agree` that differs, a loss scale that is not finite and positive.
+StatusOr<GradientSummary> Summarize(const FlatLayout& layout, std::span<const std::int64_t> lines,
+                                    double loss_scale = 1, const NormPlan* plan = nullptr);
 
 }  // namespace ait::inline v0::internal
 

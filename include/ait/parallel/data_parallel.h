@@ -61,6 +61,7 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/memory/resource.h"
+#include "ait/optim/norm.h"
 #include "ait/optim/offload.h"
 #include "ait/optim/optimizer.h"
 #include "ait/optim/precision.h"
@@ -159,6 +160,8 @@ struct StepInput {
   /// What the losses were multiplied by before backward (ait/optim/loss_scaler.h); > 0, the same on
   /// all ranks. The norm of the summary is that without it.
   double loss_scale = 1;
+  /// Which norm the summary has, the same on all ranks but for `not_counted`.
+  NormOptions norm = {};
   /// A number that must be the same on all ranks, such as a hash of the learning rate.
   std::uint64_t must_agree = 0;
   /// Wishes of this rank, one bit each, such as "stop after this step".
@@ -167,9 +170,11 @@ struct StepInput {
 
 /// What all ranks know, and decide by, after it: the same bits on every rank.
 struct GradientSummary {
-  std::int64_t count = 0;      // over all ranks; > 0
-  double loss_sum = 0;         // over all ranks, added in rank order
-  double norm = 0;             // L2 norm of the sum of gradients divided by `count`
+  std::int64_t count = 0;  // over all ranks; > 0
+  double loss_sum = 0;     // over all ranks, added in rank order
+  double norm = 0;         // of the sum of gradients divided by `count` and the loss scale
+  /// With NormScope::kEachGroup, that of each parameter group, the last of parameters in none.
+  std::vector<double> group_norms = {};
   bool finite = true;          // no gradient is infinite or NaN
   std::string not_finite;      // the first parameter whose gradient is not, else empty
   int loss_not_finite = -1;    // the first rank whose loss_sum is infinite or NaN, else -1
