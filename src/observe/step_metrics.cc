@@ -116,6 +116,7 @@ std::string ToJson(const StepMetrics& metrics) {
       {"elapsed_s", OrNull(In<std::ratio<1>>(metrics.elapsed))},
       {"remaining_s", OrNull(In<std::ratio<1>>(metrics.remaining))},
       {"skipped_steps", metrics.skipped_steps},
+      {"loss_scale", OrNull(metrics.loss_scale)},
       {"counters", std::move(counters)},
   };
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -140,6 +141,7 @@ StatusOr<StepMetrics> StepMetricsFromJson(std::string_view line) {
   metrics.elapsed = reader.Time<std::ratio<1>>("elapsed_s");
   metrics.remaining = reader.Time<std::ratio<1>>("remaining_s");
   metrics.skipped_steps = reader.Integer("skipped_steps").value_or(0);
+  metrics.loss_scale = reader.Real("loss_scale");
   metrics.counters = reader.Counters("counters");
   AIT_RETURN_IF_ERROR(reader.status());
   if (!step) return DataLossError("field \"step\" is missing");

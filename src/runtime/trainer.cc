@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/runtime/trainer.h"
 
-// Keep the order.
-#include "tensor/torch_internal.h"
-// clang-format off
-#include <ATen/ops/item.h>
-// clang-format on
-
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <utility>
 
 #include "ait/base/durable_file.h"
 #include "ait/checkpoint/weights.h"
-#include "ait/comm/communicator.h"
-#include "ait/observe/metrics_log.h"
-#include "ait/observe/process_memory.h"
-#include "ait/optim/norm.h"
 #include "ait/optim/parameter_groups.h"
-#include "ait/parallel/data_parallel.h"
 #include "ait/parallel/whole_parameters.h"
 #include "parallel/hash_internal.h"
 #include "runtime/agree_internal.h"
+#include "runtime/trainer_impl.h"
 #include "tensor/catch.h"
 
 namespace ait::inline v0 {
@@ -31,6 +19,16 @@ namespace {
 Status CheckOptions(const TrainerOptions& options) {
   if (!(options.clip_norm > 0))
     return InvalidArgumentError("clip_norm is ", options.clip_norm, ", it must be positive");
+  if (!(options.clip_value > 0))
+    return InvalidArgumentError("clip_value is ", options.clip_value, ", it must be positive");
+  AIT_RETURN_IF_ERROR(options.norm.Validate());
+  if (options.autocast.value_or(DType::kBFloat16) != DType::kBFloat16 &&
+      options.autocast != DType::kFloat16) {
+    return InvalidArgumentError("autocast is ", Name(*options.autocast),
+                                ", it must be bfloat16 or float16");
+  }
+  if (options.loss_scaler) AIT_RETURN_IF_ERROR(options.loss_scaler->Validate());
+  if (options.plateau) AIT_RETURN_IF_ERROR(options.plateau->Validate());
   if (options.accumulate < 1)
     return InvalidArgumentError("accumulate is ", options.accumulate, ", it must be at least 1");
   if (options.total_steps.value_or(1) < 1)
@@ -48,9 +46,15 @@ Status CheckOptions(const TrainerOptions& options) {
 
 /// One number for all that must be the same on every rank from the first step to the last.
 std::uint64_t Fingerprint(const TrainerOptions& options, const Optimizer& optimizer) {
+  const auto bits = [](double value) { return std::bit_cast<std::uint64_t>(value); };
   return internal::Hash64()
       .Add(std::string_view(optimizer.Describe()))
-      .Add(std::bit_cast<std::uint64_t>(options.clip_norm))
+      .Add(bits(options.clip_norm))
+      .Add(bits(options.clip_value))
+      .Add(bits(options.norm.p))
+      .Add(static_cast<std::uint64_t>(options.norm.scope))
+      .Add(static_cast<std::uint64_t>(options.autocast.value_or(DType::kFloat32)))
+      .Add(std::string_view(options.loss_scaler ? options.loss_scaler->Describe() : ""))
       .Add(static_cast<std::uint64_t>(options.accumulate))
       .Add(static_cast<std::uint64_t>(options.total_steps.value_or(-1)))
       .Add(static_cast<std::uint64_t>(options.nonfinite_limit))
@@ -64,285 +68,119 @@ std::vector<ParameterSegment> SegmentsOf(const FlatLayout& layout) {
   return segments;
 }
 
-/// Time left of a run that has taken `elapsed` for the part `done` of it.
-std::optional<Duration> Remaining(Duration elapsed, double done) {
-  constexpr double kLongest = 1e9;  // seconds; a guess of more, 30 years, is none
-  const double left = Seconds(elapsed) * (1 - std::min(done, 1.0)) / done;
-  if (!(done > 0) || !(left <= kLongest)) return std::nullopt;
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(left));
+}  // namespace
+
+Trainer::Impl::Impl(DataParallel& given_engine, const Optimizer& optimizer,
+                    TrainerOptions given_options)
+    : engine(given_engine),
+      options(std::move(given_options)),
+      learning_rate_(optimizer.learning_rate()),
+      fingerprint_(Fingerprint(options, optimizer)),
+      progress_(is_first() ? options.progress : ProgressOptions{}) {
+  const Status ready = internal::CatchAsStatus([&] { return Prepare(optimizer); });
+  if (!ready.ok()) Fail(Annotate(ready, "the trainer cannot start")).IgnoreError();
 }
 
-Status CheckLoss(const at::Tensor& sum, std::int64_t count) {
-  if (count < 0) return InvalidArgumentError("the count of the loss is ", count);
-  if (!sum.defined()) return InvalidArgumentError("the loss is an undefined tensor");
-  if (sum.numel() != 1) {
-    return InvalidArgumentError("the loss has ", sum.numel(),
-                                " elements, it must be one number: sum it");
+Trainer::Impl::~Impl() {
+  internal::CatchAsStatus([&] { progress_.Finish(); }).IgnoreError();
+  DiscardOpenStep();
+}
+
+Status Trainer::Impl::Prepare(const Optimizer& optimizer) {
+  AIT_RETURN_IF_ERROR(CheckOptions(options));
+  for (const ParameterInfo& info : engine.layout().parameters()) {
+    if (info.dtype == DType::kFloat16 && info.role == ParameterInfo::Role::kTrainable)
+      parameters_are_fp16_ = true;
   }
-  if (!sum.requires_grad()) {
-    return InvalidArgumentError(
-        "the loss does not depend on a parameter that is trained, or was made under a NoGradGuard");
-  }
+  if (options.loss_scaler) scaler_.emplace(*options.loss_scaler);
+  if (options.plateau) plateau_.emplace(*options.plateau);
+  AIT_RETURN_IF_ERROR(CheckSelection(optimizer.groups(), SegmentsOf(engine.layout())));
+  AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
+  if (options.directory.empty() || !is_first()) return OkStatus();
+  AIT_RETURN_IF_ERROR(
+      Annotate(MakeDirectoryDurably(options.directory), "cannot make the run's directory"));
+  AIT_ASSIGN_OR_RETURN(metrics_, MetricsLog::Open(options.directory + "/metrics.jsonl"));
   return OkStatus();
 }
 
-}  // namespace
+Status Trainer::Impl::End(Status reason) {
+  status = std::move(reason);
+  progress_.Finish();
+  DiscardOpenStep();
+  return status;
+}
 
-class Trainer::Impl {
- public:
-  Impl(DataParallel& engine, const Optimizer& optimizer, TrainerOptions options)
-      : engine(engine),
-        options(std::move(options)),
-        learning_rate_(optimizer.learning_rate()),
-        fingerprint_(Fingerprint(this->options, optimizer)),
-        progress_(is_first() ? this->options.progress : ProgressOptions{}) {
-    const Status ready = internal::CatchAsStatus([&] { return Prepare(optimizer); });
-    if (!ready.ok()) Fail(Annotate(ready, "the trainer cannot start")).IgnoreError();
+Status Trainer::Impl::Fail(const Status& reason) {
+  if (!engine.status().ok()) return End(reason);
+  const Status located = Annotate(AtStep(reason), StrCat("rank ", engine.communicator()->rank()));
+  engine.communicator()->Abort(located);
+  return End(located);
+}
+
+void Trainer::Impl::DiscardOpenStep() {
+  if (step_is_open_ && engine.status().ok()) engine.Discard().IgnoreError();
+  step_is_open_ = false;
+}
+
+NamedTensors Trainer::Impl::Weights() const {
+  NamedTensors weights = engine.parameters();
+  const NamedTensors& buffers = engine.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) weights.Add(buffers.name(i), buffers.tensor(i));
+  return weights;
+}
+
+Status Trainer::Impl::Agree(const Status& local, const char* what) {
+  return internal::AgreeOnStatus(*engine.communicator(), local,
+                                 {.timeout = options.save_timeout, .label = what});
+}
+
+Status Trainer::Impl::Observe(double metric) {
+  if (!plateau_) {
+    return FailedPreconditionError(
+        "Observe: no schedule follows a metric; set TrainerOptions::plateau");
   }
+  plateau_->Observe(metric);
+  return OkStatus();
+}
 
-  ~Impl() {
-    internal::CatchAsStatus([&] { progress_.Finish(); }).IgnoreError();
-    DiscardOpenStep();
+TrainerState Trainer::Impl::state() const {
+  TrainerState state{.step = step, .updates = updates, .skipped_in_a_row = skipped_in_a_row_};
+  if (scaler_) state.loss_scaler = scaler_->state();
+  if (plateau_) state.plateau = plateau_->state();
+  return state;
+}
+
+Status Trainer::Impl::set_state(const TrainerState& state) {
+  if (micro_step_ != 0) {
+    return FailedPreconditionError("set_state: ", micro_step_, " of ", options.accumulate,
+                                   " micro-batches of a step are open; call it between steps");
   }
-
-  StatusOr<StepResult> RunStep(const Forward& forward, const std::atomic<bool>& stop_requested) {
-    const Time now = options.clock->now();
-    if (!begin_) begin_ = step_begin_ = now;
-    const bool is_last = micro_step_ + 1 == options.accumulate;
-    AIT_RETURN_IF_ERROR(RunMicroStep(forward, is_last));
-    ++micro_step_;
-    if (!is_last) Note("data");
-    if (!is_last)
-      return StepResult{.outcome = StepOutcome::kAccumulated, .metrics = {.step = step}};
-
-    const auto factor = internal::CatchAsStatus([&] { return options.schedule.FactorAt(step); });
-    if (!factor.ok()) return Annotate(factor.status(), "the schedule failed");
-    const double learning_rate = learning_rate_ * *factor;
-    const std::uint64_t request = stop_requested.load(std::memory_order_relaxed) ? 1 : 0;
-    Note("reduce");
-    const auto summary = engine.FinishGradients({.count = count_,
-                                                 .loss_sum = loss_sum_,
-                                                 .must_agree = MustAgree(learning_rate),
-                                                 .requests = request});
-    if (!summary.ok())
-      return engine.status().ok() ? End(AtStep(summary.status())) : summary.status();
-    Note("update");
-    auto result = FinishStep(*summary, *factor, learning_rate);
-    Note("data");  // of the next step: what the program does until it calls again
-    return result;
+  if (state.step < 0 || state.updates < 0 || state.updates > state.step ||
+      state.skipped_in_a_row < 0) {
+    return InvalidArgumentError("set_state: step is ", state.step, ", updates is ", state.updates,
+                                " and skipped_in_a_row is ", state.skipped_in_a_row,
+                                "; none may be negative, and updates at most step");
   }
-
-  /// Ends the run with an error that all ranks have.
-  Status End(Status reason) {
-    status = std::move(reason);
-    progress_.Finish();
-    DiscardOpenStep();
-    return status;
-  }
-
-  /// Ends the run with an error of this rank, and tells the others, so that none waits in vain. An
-  /// engine that has ended has told them itself, and says where.
-  Status Fail(const Status& reason) {
-    if (!engine.status().ok()) return End(reason);
-    const Status located = Annotate(AtStep(reason), StrCat("rank ", engine.communicator()->rank()));
-    engine.communicator()->Abort(located);
-    return End(located);
-  }
-
-  bool done() const {
-    return stopped_ || (options.total_steps.has_value() && step >= *options.total_steps);
-  }
-
-  /// True on rank 0, which writes files and the progress line.
-  bool is_first() const { return engine.communicator()->rank() == Rank(0); }
-
-  NamedTensors Weights() const {
-    NamedTensors weights = engine.parameters();
-    const NamedTensors& buffers = engine.buffers();
-    for (std::size_t i = 0; i < buffers.size(); ++i)
-      weights.Add(buffers.name(i), buffers.tensor(i));
-    return weights;
-  }
-
-  Status Agree(const Status& status, const char* what) {
-    return internal::AgreeOnStatus(*engine.communicator(), status,
-                                   {.timeout = options.save_timeout, .label = what});
-  }
-
-  /// Says to the peers, which may miss this rank, what it does.
-  void Note(const char* phase) { engine.communicator()->Note(step + 1, phase); }
-
-  DataParallel& engine;
-  const TrainerOptions options;
-  Status status;
-  Status metrics_status;
-  std::int64_t step = 0;
-
- private:
-  /// The next trainer of this engine begins with clean gradients.
-  void DiscardOpenStep() {
-    if (step_is_open_ && engine.status().ok()) engine.Discard().IgnoreError();
-    step_is_open_ = false;
-  }
-
-  std::uint64_t MustAgree(double learning_rate) const {
-    return internal::Hash64()
-        .Add(fingerprint_)
-        .Add(static_cast<std::uint64_t>(step))
-        .Add(std::bit_cast<std::uint64_t>(learning_rate))
-        .value();
-  }
-
-  Status AtStep(const Status& reason) const { return Annotate(reason, StrCat("step ", step + 1)); }
-
-  Status Prepare(const Optimizer& optimizer) {
-    AIT_RETURN_IF_ERROR(CheckOptions(options));
-    AIT_RETURN_IF_ERROR(CheckSelection(optimizer.groups(), SegmentsOf(engine.layout())));
-    AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
-    if (options.directory.empty() || !is_first()) return OkStatus();
-    AIT_RETURN_IF_ERROR(
-        Annotate(MakeDirectoryDurably(options.directory), "cannot make the run's directory"));
-    AIT_ASSIGN_OR_RETURN(metrics_, MetricsLog::Open(options.directory + "/metrics.jsonl"));
-    return OkStatus();
-  }
-
-  Status RunMicroStep(const Forward& forward, bool is_last) {
-    step_is_open_ = true;
-    AIT_RETURN_IF_ERROR(engine.BeginMicroStep(is_last ? MicroStep::kLast : MicroStep::kAccumulate));
-    at::Tensor sum;
-    Note("forward");
-    const auto count = internal::CatchAsStatus([&] { return forward(sum); });
-    if (!count.ok()) return Annotate(count.status(), "the loss function failed");
-    AIT_RETURN_IF_ERROR(CheckLoss(sum, *count));
-    const auto value = internal::CatchAsStatus([&] { return sum.item<double>(); });
-    AIT_RETURN_IF_ERROR(value.status());
-    count_ += *count;
-    loss_sum_ += *value;
-    Note("backward");
-    return engine.Backward(sum);
-  }
-
-  StatusOr<StepResult> FinishStep(const GradientSummary& summary, double factor,
-                                  double learning_rate) {
-    const bool finite = summary.finite && summary.loss_not_finite < 0;
-    const auto count = static_cast<double>(summary.count);
-    if (finite) {
-      const double scale = ClipFactor(summary.norm, options.clip_norm) / count;
-      AIT_RETURN_IF_ERROR(engine.Update({.learning_rate_factor = factor, .gradient_scale = scale}));
-    } else {
-      AIT_RETURN_IF_ERROR(engine.Discard());
-    }
-    step_is_open_ = false;
-    count_ = micro_step_ = 0;
-    loss_sum_ = 0;
-    ++step;
-    stopped_ = summary.requests != 0;
-    if (!finite) ++skipped_;
-    skipped_in_a_row_ = finite ? 0 : skipped_in_a_row_ + 1;
-
-    StepResult result{.outcome = finite ? StepOutcome::kUpdated : StepOutcome::kSkipped,
-                      .metrics = Measure(summary, learning_rate)};
-    if (is_first()) Report(result.metrics);
-    if (!finite) AIT_RETURN_IF_ERROR(AfterSkip(summary));
-    if (done()) progress_.Finish();
-    return result;
-  }
-
-  StepMetrics Measure(const GradientSummary& summary, double learning_rate) {
-    const Time now = options.clock->now();
-    const Duration step_time = now - std::exchange(step_begin_, now);
-    const StepCounters& counters = engine.counters();
-    StepMetrics metrics{.step = step,
-                        .total_steps = options.total_steps,
-                        .loss = summary.loss_sum / static_cast<double>(summary.count),
-                        .learning_rate = learning_rate,
-                        .gradient_norm = summary.norm,
-                        .step_time = step_time,
-                        .host_memory = HostMemory(now),
-                        .elapsed = now - *begin_,
-                        .skipped_steps = skipped_,
-                        .counters = {{"tokens", summary.count},
-                                     {"micro_steps", counters.micro_steps},
-                                     {"collectives", counters.collectives},
-                                     {"communicated_bytes", counters.communicated_bytes},
-                                     {"unreduced_buckets", counters.unreduced_buckets},
-                                     {"unused_parameters", counters.unused_parameters}}};
-    if (const CompressionCounters& compression = counters.compression; compression.sent_bytes > 0) {
-      metrics.counters.emplace_back("compression_sent_bytes", compression.sent_bytes);
-      metrics.counters.emplace_back("compression_exact_bytes", compression.exact_sent_bytes);
-      if (const double error = compression.relative_error(); std::isfinite(error)) {
-        metrics.counters.emplace_back("compression_error_ppm", std::llround(error * 1e6));
-      }
-    }
-    if (options.steps_per_epoch)
-      metrics.epoch = static_cast<double>(step) / *options.steps_per_epoch;
-    if (step_time > Duration::zero()) {
-      metrics.tokens_per_second = static_cast<double>(summary.count) / Seconds(step_time);
-      metrics.exposed_communication = Seconds(counters.exposed) / Seconds(step_time);
-    }
-    if (options.total_steps) {
-      metrics.remaining = (now - *begin_) / step * (*options.total_steps - step);
-    } else if (options.progress_fraction) {
-      metrics.remaining = Remaining(now - *begin_, options.progress_fraction());
-    }
-    return metrics;
-  }
-
-  /// Resident memory, read at most four times a second.
-  std::optional<Bytes> HostMemory(Time now) {
-    if (now >= next_memory_) {
-      memory_ = ReadProcessMemory().resident;
-      next_memory_ = now + std::chrono::milliseconds(250);
-    }
-    return memory_;
-  }
-
-  void Report(const StepMetrics& metrics) {
-    if (metrics_) {
-      const bool was_ok = metrics_status.ok();
-      metrics_status = metrics_->Append(metrics);
-      if (was_ok && !metrics_status.ok())
-        Log(options.log, Severity::kWarning, "runtime", Message(metrics_status));
-    }
-    progress_.Update(metrics);
-  }
-
-  /// Tells of a skipped step; an error if there were too many in a row.
-  Status AfterSkip(const GradientSummary& summary) {
-    std::string what =
-        summary.loss_not_finite >= 0
-            ? StrCat("the loss of rank ", summary.loss_not_finite,
-                     " is not finite (the sum over all is ", summary.loss_sum, ")")
-            : StrCat("the gradient of parameter ", summary.not_finite, " is not finite");
-    what = StrCat("step ", step, " was skipped: ", what);
-    if (skipped_in_a_row_ <= options.nonfinite_limit) {
-      if (is_first()) Log(options.log, Severity::kWarning, "runtime", what);
-      return OkStatus();
-    }
-    return End(OutOfRangeError(what, "; it is number ", skipped_in_a_row_,
-                               " in a row, allowed are ", options.nonfinite_limit,
-                               "; lower the learning rate, set clip_norm, or look at the data"));
-  }
-
-  const double learning_rate_;  // of the optimizer, before the schedule
-  const std::uint64_t fingerprint_;
-  ProgressLine progress_;
-  std::optional<MetricsLog> metrics_;
-
-  // The step in progress.
-  bool step_is_open_ = false;
-  int micro_step_ = 0;  // done
-  std::int64_t count_ = 0;
-  double loss_sum_ = 0;
-  Time step_begin_{};
-
-  std::optional<Time> begin_;  // of the first step
-  Time next_memory_{};
-  std::optional<Bytes> memory_;
-  std::int64_t skipped_ = 0;
-  int skipped_in_a_row_ = 0;
-  bool stopped_ = false;
-};
+  const auto missing = [](const char* part, const char* option) {
+    return FailedPreconditionError("set_state: the state has a ", part,
+                                   ", the trainer has none; set TrainerOptions::", option,
+                                   ", or clear it in the state");
+  };
+  if (state.loss_scaler && !scaler_) return missing("loss scaler", "loss_scaler");
+  if (state.plateau && !plateau_) return missing("plateau", "plateau");
+  std::optional<LossScaler> scaler = scaler_;
+  std::optional<Plateau> plateau = plateau_;
+  if (state.loss_scaler) AIT_RETURN_IF_ERROR(scaler->set_state(*state.loss_scaler));
+  if (state.plateau) AIT_RETURN_IF_ERROR(plateau->set_state(*state.plateau));
+  scaler_ = std::move(scaler);
+  plateau_ = std::move(plateau);
+  step = first_step_ = state.step;
+  updates = state.updates;
+  skipped_ = state.step - state.updates;
+  skipped_in_a_row_ = state.skipped_in_a_row;
+  begin_.reset();
+  return OkStatus();
+}
 
 Trainer::Trainer(DataParallel& engine, const Optimizer& optimizer, TrainerOptions options)
     : impl_(std::make_unique<Impl>(engine, optimizer, std::move(options))) {}
@@ -350,8 +188,12 @@ Trainer::~Trainer() = default;
 
 bool Trainer::done() const { return impl_->done(); }
 std::int64_t Trainer::step() const { return impl_->step; }
+std::int64_t Trainer::updates() const { return impl_->updates; }
 const Status& Trainer::status() const { return impl_->status; }
 const Status& Trainer::metrics_status() const { return impl_->metrics_status; }
+Status Trainer::Observe(double metric) { return impl_->Observe(metric); }
+TrainerState Trainer::state() const { return impl_->state(); }
+Status Trainer::set_state(const TrainerState& state) { return impl_->set_state(state); }
 
 StatusOr<StepResult> Trainer::RunStep(const Forward& forward) {
   AIT_RETURN_IF_ERROR(impl_->status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of docs/training.md, docs/checkpoint.md and docs/optim.md, on a corpus of a few
-// sentences.
+// The code of docs/training.md, docs/precision.md, docs/checkpoint.md and docs/optim.md, on a
+// corpus of a few sentences.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,6 +18,7 @@
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/module.h"
 #include "ait/runtime/trainer.h"
+#include "ait/tensor/autocast.h"
 #include "ait/tensor/gloo.h"
 #include "ait/tensor/torch.h"
 #include "gpt.h"
@@ -100,8 +101,20 @@ auto Grouped() {
                                ait::NoDecayForNormsAndBiases()}};
   return optimizer;
 }
+
+ait::Status StepInBf16(ait::Trainer& trainer, Gpt& model, const ait::TokenBatch* batch) {
+  auto step = trainer.Step(*batch, [&](const ait::TokenBatch& b) {
+    const ait::Autocast bf16(ait::DType::kBFloat16);   // or TrainerOptions::autocast
+    const at::Tensor logits = model->forward(ait::Inputs(b));
+    return ait::LossSum{ait::SumOfCrossEntropy(logits.to(at::kFloat), ait::Targets(b)), b.token_count()};
+  });
+  return step.status();
+}
 // clang-format on
 
+TEST_F(Pages, PrecisionIsThis) {
+  ait::testing::ExpectCodeIsCompiled(AIT_DOCS "/precision.md", AIT_SOURCE);
+}
 TEST_F(Pages, TrainingIsThis) {
   ait::testing::ExpectCodeIsCompiled(AIT_DOCS "/training.md", AIT_SOURCE);
 }
@@ -114,6 +127,19 @@ TEST_F(Pages, TrainingTrainsAndSaves) {
   Gpt model(config), loaded(config);
   ASSERT_OK(Train(model));
   EXPECT_OK(ait::LoadWeights("run/weights.safetensors", ait::NamedParameters(*loaded)));
+}
+
+TEST_F(Pages, PrecisionTrainsInBf16) {
+  ASSERT_OK_AND_ASSIGN(auto world, ait::World::FromEnvironment());
+  ASSERT_OK_AND_ASSIGN(auto data, OpenCorpus(world->shard()));
+  Gpt model(config);
+  ASSERT_OK_AND_ASSIGN(
+      auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));
+  ait::Trainer trainer(*engine, ait::AdamW());
+  const ait::TokenBatch* batch = data.Next();
+  ASSERT_NE(batch, nullptr);
+  EXPECT_OK(StepInBf16(trainer, model, batch));
+  EXPECT_EQ(trainer.updates(), 1);
 }
 
 TEST_F(Pages, TrainingStopsAfterTheStepThatFollowsAnInterrupt) {

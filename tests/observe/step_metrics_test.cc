@@ -19,7 +19,7 @@ TEST(StepMetrics, UnknownIsNullInJsonNeverZero) {
             R"({"step":7,"total_steps":null,"epoch":null,"loss":null,"learning_rate":null,)"
             R"("gradient_norm":null,"tokens_per_second":null,"step_time_ms":null,)"
             R"("exposed_communication":null,"host_memory_bytes":null,"elapsed_s":null,)"
-            R"("remaining_s":null,"skipped_steps":0,"counters":{}})");
+            R"("remaining_s":null,"skipped_steps":0,"loss_scale":null,"counters":{}})");
 }
 
 TEST(StepMetrics, KnownValuesHaveTheirUnitInTheKey) {
@@ -36,12 +36,14 @@ TEST(StepMetrics, KnownValuesHaveTheirUnitInTheKey) {
                             .elapsed = std::chrono::seconds(3),
                             .remaining = std::chrono::milliseconds(1500),
                             .skipped_steps = 1,
+                            .loss_scale = 65536,
                             .counters = {{"collectives", 3}, {"bytes", 12}}};
-  EXPECT_EQ(ToJson(metrics),
-            R"({"step":2,"total_steps":10,"epoch":0.5,"loss":3.25,"learning_rate":0.125,)"
-            R"("gradient_norm":1.5,"tokens_per_second":1000.0,"step_time_ms":2.5,)"
-            R"("exposed_communication":0.25,"host_memory_bytes":1048576,"elapsed_s":3.0,)"
-            R"("remaining_s":1.5,"skipped_steps":1,"counters":{"collectives":3,"bytes":12}})");
+  EXPECT_EQ(
+      ToJson(metrics),
+      R"({"step":2,"total_steps":10,"epoch":0.5,"loss":3.25,"learning_rate":0.125,)"
+      R"("gradient_norm":1.5,"tokens_per_second":1000.0,"step_time_ms":2.5,)"
+      R"("exposed_communication":0.25,"host_memory_bytes":1048576,"elapsed_s":3.0,)"
+      R"("remaining_s":1.5,"skipped_steps":1,"loss_scale":65536.0,"counters":{"collectives":3,"bytes":12}})");
 }
 
 TEST(StepMetrics, JsonRoundTripKeepsEveryField) {
@@ -51,6 +53,7 @@ TEST(StepMetrics, JsonRoundTripKeepsEveryField) {
                                    .step_time = std::chrono::seconds(1),
                                    .host_memory = KiB(5),
                                    .skipped_steps = 4,
+                                   .loss_scale = 0.5,
                                    .counters = {{"a", 1}, {"\"b\"", -2}}});
   ASSERT_OK_AND_ASSIGN(const StepMetrics read, StepMetricsFromJson(line));
   EXPECT_EQ(ToJson(read), line);

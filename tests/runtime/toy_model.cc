@@ -77,16 +77,18 @@ std::vector<float> ToyModel::Values() const {
   return values;
 }
 
-ToyRank::ToyRank(std::shared_ptr<Communicator> communicator)
-    : engine(DataParallel::Create(std::move(communicator), model.Parameters()).value()) {}
+ToyRank::ToyRank(std::shared_ptr<Communicator> communicator, DataParallelOptions options)
+    : engine(DataParallel::Create(std::move(communicator), model.Parameters(), std::move(options))
+                 .value()) {}
 
-void RunRanks(int size, const std::function<void(ToyRank&)>& body) {
+void RunRanks(int size, const std::function<void(ToyRank&)>& body,
+              const DataParallelOptions& options) {
   const auto group = MakeThreadGroup(WorldSize(size), {.timeout = std::chrono::seconds(20)});
   std::vector<std::thread> threads;
   for (const auto& communicator : group) {
-    threads.emplace_back([&body, communicator] {
+    threads.emplace_back([&body, &options, communicator] {
       at::set_num_threads(1);
-      ToyRank rank(communicator);
+      ToyRank rank(communicator, options);
       body(rank);
     });
   }

@@ -50,7 +50,7 @@ class ToyModel {
 
 /// One rank: communicator, model and engine.
 struct ToyRank {
-  explicit ToyRank(std::shared_ptr<Communicator> communicator);
+  explicit ToyRank(std::shared_ptr<Communicator> communicator, DataParallelOptions options = {});
   int rank() const { return engine->communicator()->rank().value(); }
 
   ToyModel model;
@@ -58,7 +58,8 @@ struct ToyRank {
 };
 
 /// Runs `body` on `size` ranks, each a thread, and waits for them.
-void RunRanks(int size, const std::function<void(ToyRank&)>& body);
+void RunRanks(int size, const std::function<void(ToyRank&)>& body,
+              const DataParallelOptions& options = {});
 
 }  // namespace ait::testing
 

@@ -37,6 +37,7 @@ struct StepMetrics {
   std::optional<Duration> elapsed;              // since the run began
   std::optional<Duration> remaining;            // expected
   std::int64_t skipped_steps = 0;               // so far, for a loss or gradient that is not finite
+  std::optional<double> loss_scale;             // that the losses of the step were multiplied by
   /// Counters of the step by name, such as {"collectives", 12}; in the order given.
   std::vector<std::pair<std::string, std::int64_t>> counters;
 };

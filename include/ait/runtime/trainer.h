@@ -23,6 +23,9 @@
 //   AIT_RETURN_IF_ERROR(data.status());
 //   return trainer.Save();
 //
+// A step that is not finite is skipped by all ranks: the weights stay, and so does the schedule,
+// whose position is the number of updates made.
+//
 // **Collective.** Step, Save and Load: all ranks, in the same order; every rank takes the same
 // branch. **Errors.** Those of one rank (an exception in the loss function, a failed collective)
 // end the run on all: the others return an error that names it. See each call.
@@ -42,8 +45,12 @@
 #include "ait/base/status.h"
 #include "ait/observe/progress_line.h"
 #include "ait/observe/step_metrics.h"
+#include "ait/optim/loss_scaler.h"
+#include "ait/optim/norm.h"
 #include "ait/optim/optimizer.h"
+#include "ait/optim/plateau.h"
 #include "ait/optim/schedule.h"
+#include "ait/runtime/trainer_state.h"
 
 namespace at {
 class Tensor;
@@ -65,14 +72,27 @@ using LossSum = BasicLossSum<at::Tensor>;
 struct TrainerOptions {
   /// Largest norm of the mean gradient; a larger gradient is scaled down to it. > 0.
   double clip_norm = std::numeric_limits<double>::infinity();
+  /// Which norm that is. With NormScope::kEachGroup the gradient of each parameter group is scaled
+  /// down by its own norm.
+  NormOptions norm = {};
+  /// Clipping by value: the mean gradient, after clip_norm, is cut to ± this. > 0.
+  double clip_value = std::numeric_limits<double>::infinity();
+  /// The loss function runs in an `Autocast` scope of this dtype: kBFloat16 or kFloat16.
+  std::optional<DType> autocast = {};
+  /// Scales losses, for fp16 parameters or autocast, which are refused without; bf16 and fp32 need
+  /// none, and are refused with one.
+  std::optional<LossScalerOptions> loss_scaler = {};
   /// Micro-batches, hence calls of `Step`, that make one step. ≥ 1.
   int accumulate = 1;
-  /// Factor of the learning rate in step 0, 1, …
+  /// Factor of the learning rate after 0, 1, … updates.
   Schedule schedule;
+  /// Lowers the rate further when a metric no longer gets better: see `Observe`.
+  std::optional<PlateauOptions> plateau = {};
   /// The trainer is done after so many steps, skipped ones included. ≥ 1.
   std::optional<std::int64_t> total_steps;
   /// Steps with a loss or gradient that is not finite are skipped: the weights stay. So many of
-  /// them in a row are borne, the next is an error. ≥ 0.
+  /// them in a row are borne, the next is an error. ≥ 0. With a loss scaler, gradients that are not
+  /// finite although the loss is have its limit instead.
   int nonfinite_limit = 10;
   /// Where rank 0 puts metrics.jsonl and weights.safetensors; made if it is missing. Empty: no
   /// metrics, and `Save` needs a path.
@@ -126,8 +146,9 @@ class Trainer {
 
   /// True after the last step: `total_steps` have been made, or the ranks have agreed to stop.
   bool done() const;
-  /// Steps made so far, skipped ones included.
+  /// Steps made so far, skipped ones included; and those of them that moved the weights.
   std::int64_t step() const;
+  std::int64_t updates() const;
   /// Ok, or the error that ended the run.
   const Status& status() const;
   /// Ok, or why the newest line of metrics.jsonl could not be written. Training goes on, and every
@@ -138,6 +159,18 @@ class Trainer {
   /// all of them at the same step. **Thread-safety.** From any thread, and from a signal handler of
   /// the program.
   void RequestStop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
+
+  /// Tells the next value of the metric that the plateau schedule follows, such as the loss of a
+  /// validation: the same number on all ranks, or the next step fails and says so.
+  /// **Errors.** FailedPrecondition: the options have no `plateau`.
+  Status Observe(double metric);
+
+  /// What to save beside weights and optimizer state, and to continue from, between steps: the same
+  /// on all ranks.
+  /// **Errors.** FailedPrecondition: micro-batches of a step are open, or the state has a loss
+  /// scaler or plateau that the options have not; InvalidArgument: a number makes no sense.
+  TrainerState state() const;
+  Status set_state(const TrainerState& state);
 
   /// **Collective. Blocks.** Rank 0 writes parameters and buffers as safetensors, durably (see
   /// ait/checkpoint/weights.h), to `path` or to weights.safetensors in the directory. Before that
