@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "optim/blockwise_state.h"
 #include "optim/elementwise_optimizer.h"
 #include "optim/kernels.h"
 
@@ -20,11 +21,13 @@ enum class Decay { kDecoupled, kL2 };
 
 class AdamRule final : public internal::ElementwiseRule {
  public:
-  AdamRule(double beta1, double beta2, double epsilon, Decay decay, std::vector<GroupRates> rates,
+  template <typename Options>
+  AdamRule(const Options& options, Decay decay, std::vector<GroupRates> rates,
            const Kernels& kernels)
-      : beta1_(beta1),
-        beta2_(beta2),
-        epsilon_(epsilon),
+      : beta1_(options.beta1),
+        beta2_(options.beta2),
+        epsilon_(options.epsilon),
+        variant_(options.variant),
         decay_(decay),
         rates_(std::move(rates)),
         factors_(rates_.size()),
@@ -44,28 +47,38 @@ class AdamRule final : public internal::ElementwiseRule {
           .one_minus_beta1 = static_cast<float>(1 - beta1_),
           .beta2 = static_cast<float>(beta2_),
           .one_minus_beta2 = static_cast<float>(1 - beta2_),
-          .inverse_root_bias2 = static_cast<float>(1 / std::sqrt(bias2)),
-          .epsilon = static_cast<float>(epsilon_),
-          .step_size = static_cast<float>(rate / bias1),
+          .epsilon = static_cast<float>(epsilon_ * std::sqrt(bias2)),
+          .step_size = static_cast<float>(rate * std::sqrt(bias2) / bias1),
       };
     }
   }
 
   void Update(int group, const internal::ElementRun& run) const override {
-    kernels_.adam(run.parameters, run.gradients, reinterpret_cast<float*>(run.state[0]),
-                  reinterpret_cast<float*>(run.state[1]), run.n,
-                  factors_[static_cast<std::size_t>(group)], run.zero_gradients);
+    const AdamFactors& factors = factors_[static_cast<std::size_t>(group)];
+    if (run.state[0] == nullptr) {
+      return kernels_.adam_8bit(run.parameters, run.gradients, internal::Moment8bitAt(run, 2),
+                                internal::Moment8bitAt(run, 4), run.n, factors, run.zero_gradients);
+    }
+    kernels_.adam(run.parameters, run.gradients, run.floats(0), run.floats(1),
+                  variant_ == AdamVariant::kAmsgrad ? run.floats(2) : nullptr, run.n, factors,
+                  run.zero_gradients);
   }
 
  private:
   double beta1_;
   double beta2_;
   double epsilon_;
+  AdamVariant variant_;
   Decay decay_;
   std::vector<GroupRates> rates_;
   std::vector<AdamFactors> factors_;
   const Kernels& kernels_;
 };
+
+std::vector<std::string> MomentNames(AdamVariant variant) {
+  if (variant == AdamVariant::kPlain) return {"exp_avg", "exp_avg_sq"};
+  return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
+}
 
 // Both algorithms have the same options; only their defaults differ.
 template <typename Options>
@@ -80,26 +93,40 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindAdam(const Optimizer& optimizer, c
   AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "beta2", o.beta2, 0, 1));
   AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "epsilon", o.epsilon, 0, kInfinity));
   AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "weight_decay", o.weight_decay, 0, kInfinity));
+  if (o.variant == AdamVariant::kAmsgrad && o.state != StateFormat::kFloat32) {
+    return InvalidArgumentError(optimizer.name(),
+                                ": AMSGrad with state in 8 bits; its largest second moment would "
+                                "not be kept, use StateFormat::kFloat32");
+  }
   auto rule = std::make_unique<AdamRule>(
-      o.beta1, o.beta2, o.epsilon, decay,
+      o, decay,
       internal::RatesOf(groups, {.learning_rate = o.learning_rate, .weight_decay = o.weight_decay}),
       internal::KernelsFor(bind.max_simd_level));
   return internal::BindElementwise(layout, groups, std::move(bind),
-                                   internal::Float32Arrays(optimizer.state_names()),
+                                   internal::ArraysOf(MomentNames(o.variant), o.state),
                                    std::move(rule));
 }
 
 template <typename Options>
 std::string DescribeAdam(const Optimizer& optimizer, const Options& o) {
   return internal::DescribeOptimizer(
-      optimizer, StrCat("learning_rate ", o.learning_rate, " beta1 ", o.beta1, " beta2 ", o.beta2,
-                        " epsilon ", o.epsilon, " weight_decay ", o.weight_decay));
+      optimizer,
+      StrCat("learning_rate ", o.learning_rate, " beta1 ", o.beta1, " beta2 ", o.beta2, " epsilon ",
+             o.epsilon, " weight_decay ", o.weight_decay,
+             o.variant == AdamVariant::kAmsgrad ? " amsgrad" : "", internal::Describe(o.state)));
 }
 
 }  // namespace
 
 std::string AdamW::Describe() const { return DescribeAdam(*this, options_); }
 std::string Adam::Describe() const { return DescribeAdam(*this, options_); }
+
+std::vector<std::string> AdamW::state_names() const {
+  return internal::StateNames(MomentNames(options_.variant), options_.state);
+}
+std::vector<std::string> Adam::state_names() const {
+  return internal::StateNames(MomentNames(options_.variant), options_.state);
+}
 
 AdamW::AdamW(Options options, ParameterGroups groups)
     : options_(options), groups_(std::move(groups)) {}

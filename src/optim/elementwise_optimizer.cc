@@ -75,6 +75,7 @@ class ElementwiseOptimizer final : public FlatOptimizer {
       } else {
         ReadGradients(slice, tile, gradients);
       }
+      PrefetchTile(slice, piece, {tile.end, std::min(tile.end + kTile, range.end)});
       const StatePointers state = StateOf(piece, tile.begin);
       rule_->Update(piece.group, {.parameters = parameters,
                                   .gradients = gradients,
@@ -84,6 +85,23 @@ class ElementwiseOptimizer final : public FlatOptimizer {
       WriteValues(slice, piece, tile, parameters);
       if (zero_gradients_ && !own_gradients) ZeroGradients(slice, tile);
     }
+  }
+
+  // What the conversions of the next tile use: they are too short to wait for memory. The rule asks
+  // for its own arrays ahead of use.
+  void PrefetchTile(const UpdateSlice& slice, const OwnedPiece& piece, ElementRange tile) const {
+    if (slice.gradients.dtype != DType::kFloat32) {
+      Prefetch(At(slice, slice.gradients, tile.begin), tile.size() * 2);
+    }
+    if (access().dtype() == DType::kFloat32) return;
+    Prefetch(At(slice, slice.parameters, tile.begin), tile.size() * 2);
+    if (access().masters() == Masters::kRemainder || access().masters() == Masters::kKahan) {
+      Prefetch(BesideAt(piece, tile.begin), tile.size() * 2);
+    }
+  }
+
+  static void Prefetch(const std::byte* begin, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at, 1);
   }
 
   static float* FloatsAt(const UpdateSlice& slice, const Buffer& buffer, std::int64_t element) {

@@ -30,6 +30,8 @@ struct ElementRun {
   std::byte* const* state;  // of each state array, see StateArray; null: the parameter has it not
   std::int64_t n;
   bool zero_gradients;
+
+  float* floats(std::size_t i) const { return reinterpret_cast<float*>(state[i]); }
 };
 
 /// The arithmetic of an algorithm. Groups are counted from 0; the last is that of parameters in no

@@ -21,9 +21,8 @@ struct AdamFactors {
   float one_minus_beta1;  // weight of the new gradient in exp_avg
   float beta2;
   float one_minus_beta2;
-  float inverse_root_bias2;  // 1 / √(1 − β₂ᵗ)
-  float epsilon;
-  float step_size;  // η / (1 − β₁ᵗ)
+  float epsilon;    // ε √(1 − β₂ᵗ)
+  float step_size;  // η √(1 − β₂ᵗ) / (1 − β₁ᵗ)
 };
 
 /// Numbers of one SGD step of one group, rounded to float.
@@ -38,13 +37,39 @@ struct SgdFactors {
 
 enum class SgdForm { kPlain, kClassical, kNesterov };
 
+/// Numbers of one Lion step of one group, rounded to float.
+struct LionFactors {
+  float gradient_scale;
+  float decay;  // 1 − η λ
+  float learning_rate;
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+};
+
+/// A moment in 8 bits, see ait/optim/state_format.h: one absmax for 64 codes.
+struct Moment8bit {
+  std::uint8_t* codes;
+  float* absmax;
+};
+
 struct Kernels {
-  /// Updates n elements; the four arrays do not overlap and have any alignment.
+  /// Updates n elements; the arrays do not overlap and have any alignment. `max_exp_avg_sq` is null
+  /// unless AMSGrad is wanted.
   void (*adam)(float* parameters, float* gradients, float* exp_avg, float* exp_avg_sq,
-               std::int64_t n, const AdamFactors& factors, bool zero_gradients);
+               float* max_exp_avg_sq, std::int64_t n, const AdamFactors& factors,
+               bool zero_gradients);
   /// As above; `buffer` is not used by the plain form.
   void (*sgd)(float* parameters, float* gradients, float* buffer, std::int64_t n,
               const SgdFactors& factors, SgdForm form, bool zero_gradients);
+  void (*lion)(float* parameters, float* gradients, float* exp_avg, std::int64_t n,
+               const LionFactors& factors, bool zero_gradients);
+  /// The same with moments in 8 bits; the first element is the first of a block.
+  void (*adam_8bit)(float* parameters, float* gradients, Moment8bit exp_avg, Moment8bit exp_avg_sq,
+                    std::int64_t n, const AdamFactors& factors, bool zero_gradients);
+  void (*lion_8bit)(float* parameters, float* gradients, Moment8bit exp_avg, std::int64_t n,
+                    const LionFactors& factors, bool zero_gradients);
   /// sums[i] is the sum of squares of the 64 values of block i.
   void (*sum_of_squares)(const float* values, std::int64_t blocks, double* sums);
 };

@@ -39,7 +39,7 @@ Status CheckReal(DType dtype, std::string_view what);
 /// The dtype of parameters and what is kept beside them. A value.
 class ParameterAccess {
  public:
-  static constexpr std::int64_t kTileElements = 1024;
+  static constexpr std::int64_t kTileElements = 256;
 
   /// **Errors.** InvalidArgument: a dtype that is none of the three, or masters that it has not.
   static StatusOr<ParameterAccess> Create(const BindOptions& options);

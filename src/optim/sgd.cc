@@ -41,7 +41,7 @@ class SgdRule final : public internal::ElementwiseRule {
   }
 
   void Update(int group, const internal::ElementRun& run) const override {
-    kernels_.sgd(run.parameters, run.gradients, reinterpret_cast<float*>(run.state[0]), run.n,
+    kernels_.sgd(run.parameters, run.gradients, run.floats(0), run.n,
                  factors_[static_cast<std::size_t>(group)], form_, run.zero_gradients);
   }
 

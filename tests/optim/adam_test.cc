@@ -63,6 +63,18 @@ TEST(Adam, EqualsTorchOverOneHundredSteps) {
       torch::optim::AdamOptions(own).weight_decay(0));
 }
 
+TEST(Adam, AmsgradEqualsTorchOverOneHundredSteps) {
+  const auto own = torch::optim::AdamOptions(3e-3).weight_decay(0.1).amsgrad(true);
+  ExpectEqualToTorch<torch::optim::Adam>(
+      Adam{{.learning_rate = 3e-3, .weight_decay = 0.1, .variant = AdamVariant::kAmsgrad},
+           {NoDecayForNormsAndBiases()}},
+      own, torch::optim::AdamOptions(own).weight_decay(0));
+  const auto decoupled = torch::optim::AdamWOptions(3e-3).betas({0.5, 0.6}).amsgrad(true);
+  ExpectEqualToTorch<torch::optim::AdamW>(
+      AdamW{{.learning_rate = 3e-3, .beta1 = 0.5, .beta2 = 0.6, .variant = AdamVariant::kAmsgrad}},
+      decoupled, decoupled);
+}
+
 // One step after another from the same numbers: parameters differ from torch's fused kernel by no
 // more than the rounding of the update and of the parameter, the state by the rounding of fused
 // multiply-add.
@@ -130,6 +142,8 @@ TEST(Adam, StateIsNamedAsInTorch) {
   EXPECT_EQ(AdamW().name(), "adamw");
   EXPECT_EQ(Adam().name(), "adam");
   EXPECT_THAT(AdamW().state_names(), ::testing::ElementsAre("exp_avg", "exp_avg_sq"));
+  EXPECT_THAT(AdamW{{.variant = AdamVariant::kAmsgrad}}.state_names(),
+              ::testing::ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "ait/base/float16.h"
 #include "ait/optim/adam.h"
+#include "ait/optim/lion.h"
 #include "ait/optim/optimizer.h"
 #include "ait/optim/sgd.h"
 #include "optim/optim_fixtures.h"
@@ -150,6 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, OptimizerPrecision,
     ::testing::Values(std::make_shared<AdamW>(AdamWOptions{.learning_rate = 1e-2},
                                               ParameterGroups{NoDecayForNormsAndBiases()}),
+                      std::make_shared<Lion>(LionOptions{.learning_rate = 1e-2}),
                       std::make_shared<Sgd>(SgdOptions{.learning_rate = 1e-2}),
                       std::make_shared<Sgd>(SgdOptions{.learning_rate = 1e-2, .momentum = 0.9})),
     [](const auto& instance) { return StrCat(instance.param->name(), "_", instance.index); });

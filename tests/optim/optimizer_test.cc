@@ -12,6 +12,7 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/statistics.h"
 #include "ait/optim/adam.h"
+#include "ait/optim/lion.h"
 #include "ait/optim/sgd.h"
 #include "optim/optim_fixtures.h"
 #include "support/status_matchers.h"
@@ -91,6 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         std::make_shared<AdamW>(AdamWOptions{}, kGroups),
         std::make_shared<Adam>(AdamOptions{.weight_decay = 0.1}, kGroups),
+        std::make_shared<AdamW>(AdamWOptions{.variant = AdamVariant::kAmsgrad}, kGroups),
+        std::make_shared<Lion>(LionOptions{.weight_decay = 0.1}, kGroups),
         std::make_shared<Sgd>(SgdOptions{.weight_decay = 0.1}, kGroups),
         std::make_shared<Sgd>(SgdOptions{.momentum = 0.9, .dampening = 0.1, .weight_decay = 0.1}),
         std::make_shared<Sgd>(SgdOptions{.momentum = 0.9, .momentum_form = Momentum::kNesterov})),
@@ -316,6 +319,8 @@ TEST(Optimizer, DescribesEverythingThatRanksMustShare) {
       AdamW{{.beta2 = 0.8}}.Describe(),
       AdamW{{.epsilon = 0}}.Describe(),
       AdamW{{.weight_decay = 0}}.Describe(),
+      AdamW{{.variant = AdamVariant::kAmsgrad}}.Describe(),
+      AdamW{{.state = StateFormat::kBlockwise8bit}}.Describe(),
       AdamW({}, {NoDecayForNormsAndBiases()}).Describe(),
       AdamW({}, {{.name = "no_decay", .max_dimensions = 1, .weight_decay = 0.5}}).Describe(),
       AdamW({}, {{.name = "no_decay", .min_dimensions = 1, .weight_decay = 0}}).Describe(),
