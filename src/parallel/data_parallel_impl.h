@@ -85,6 +85,7 @@ class DataParallel::Impl {
   class Hook;
 
   // data_parallel_start.cc
+  Status CheckGroups();
   Status AgreeOnInitialValues(const NamedTensors& parameters);
   Status BroadcastParameters();
   Status MakeGradients(const MemoryHandle& memory);

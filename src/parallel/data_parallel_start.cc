@@ -22,7 +22,50 @@ Buffer BufferOf(const at::Tensor& contiguous) {
 
 }  // namespace
 
+// Whether the two groups of hybrid sharding are rows and columns of one table of all ranks.
+Status DataParallel::Impl::CheckGroups() {
+  if (replicate_ == nullptr) return OkStatus();
+  const auto gather = [this](Communicator& group, std::vector<std::int64_t> own,
+                             std::vector<std::int64_t>& all) {
+    all.resize(own.size() * static_cast<std::size_t>(group.size().value()));
+    return group.AllGather(View(own), View(all), Labelled("groups of hybrid sharding")).Wait();
+  };
+  const std::int64_t rank = communicator->rank().value();
+  const std::int64_t row = replicate_->rank().value();
+  const std::int64_t column = shard_->rank().value();
+  std::vector<std::int64_t> table;  // row and column of each rank
+  std::vector<std::int64_t> shard;
+  std::vector<std::int64_t> replicate;
+  AIT_RETURN_IF_ERROR(gather(*communicator, {row, column}, table));
+  AIT_RETURN_IF_ERROR(gather(*shard_, {rank}, shard));
+  AIT_RETURN_IF_ERROR(gather(*replicate_, {rank}, replicate));
+  const auto at = [&](std::int64_t member, std::size_t i) {
+    return table[2 * static_cast<std::size_t>(member) + i];
+  };
+  const auto stands_at = [&](std::int64_t member, std::int64_t r, std::int64_t c) {
+    return at(member, 0) == r && at(member, 1) == c;
+  };
+  Status local;
+  for (std::size_t i = 0; i < shard.size(); ++i) {
+    if (stands_at(shard[i], row, static_cast<std::int64_t>(i))) continue;
+    local = InvalidArgumentError(
+        "hybrid sharding: ranks ", rank, " and ", shard[i], " shard together, but stand at places ",
+        row, " and ", at(shard[i], 0),
+        " of their replicas; give Split of the replicas the number within the shard group as color "
+        "and the same key order in all");
+  }
+  for (std::size_t i = 0; i < replicate.size(); ++i) {
+    if (stands_at(replicate[i], static_cast<std::int64_t>(i), column)) continue;
+    local =
+        InvalidArgumentError("hybrid sharding: ranks ", rank, " and ", replicate[i],
+                             " are replicas, but own slices ", column, " and ", at(replicate[i], 1),
+                             "; replicas have the same place in their shard groups");
+  }
+  return internal::CheckAgreement(*communicator, local, {}, 0, Labelled(""));
+}
+
 Status DataParallel::Impl::Start(NamedTensors parameters) {
+  AIT_RETURN_IF_ERROR(CheckGroups());
   MemoryHandle memory = options.memory;
   if (!memory && shard_->memory().properties().sharing == Sharing::kProcesses) {
     memory = shard_->memory();  // the peers reduce in place what lies there
