@@ -279,7 +279,10 @@ StatusOr<GradientSummary> DataParallel::Impl::FinishGradients(const StepInput& i
   if (!reduced.ok()) return End(reduced, "waiting for gradients");
 
   // What this rank has read of its peers' slices is read before they decide.
-  if (units_ != nullptr) units_->Settle();
+  if (units_ != nullptr) {
+    const Status settled = units_->Settle();
+    if (!settled.ok()) return End(settled, "comparing the order of units");
+  }
   ReportUnits();
   return Decide(input);
 }

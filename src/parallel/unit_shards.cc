@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
 #include "ait/memory/heap.h"
+#include "parallel/hash_internal.h"
 #include "parallel/unit_shards_internal.h"
 
 namespace ait::inline v0::internal {
@@ -158,6 +160,7 @@ void UnitShards::StartCopies(Unit& unit) {
 
 void UnitShards::StartCollectives(Unit& unit) {
   const auto rank = static_cast<std::ptrdiff_t>(communicator_->rank().value());
+  order_.push_back(&unit - units_.data());
   for (const int b : unit.buckets) {
     const ShardedBucket& bucket = buckets_[static_cast<std::size_t>(b)].of;
     const Buffer whole{unit.block.data() + begin(b), Total(bucket.slice_counts), bucket.dtype};
@@ -174,6 +177,50 @@ void UnitShards::StartCollectives(Unit& unit) {
         part, whole, bucket.slice_counts,
         {.timeout = options_.operation.timeout, .label = StrCat("unit ", unit.name)}));
   }
+}
+
+Status UnitShards::CheckOrder() {
+  std::vector<std::int64_t> order = std::exchange(order_, {});
+  const int ranks = communicator_->size().value();
+  if (is_direct() || ranks == 1) return OkStatus();
+  std::array<std::int64_t, 2> own = {
+      static_cast<std::int64_t>(HashBytes(order.data(), order.size() * sizeof(std::int64_t))),
+      std::ssize(order)};
+  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(ranks));
+  OperationOptions options = options_.operation;
+  options.label = "order of the units";
+  AIT_RETURN_IF_ERROR(communicator_->AllGather(View(own), View(all), options).Wait());
+  std::int64_t longest = 0;
+  bool differs = false;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    longest = std::max(longest, all[i + 1]);
+    differs = differs || all[i] != all[0] || all[i + 1] != all[1];
+  }
+  return differs ? DescribeDifference(std::move(order), longest) : OkStatus();
+}
+
+Status UnitShards::DescribeDifference(std::vector<std::int64_t> order, std::int64_t longest) {
+  const auto length = static_cast<std::size_t>(longest);
+  const auto ranks = static_cast<std::size_t>(communicator_->size().value());
+  order.resize(length, -1);
+  std::vector<std::int64_t> all(length * ranks);
+  OperationOptions options = options_.operation;
+  options.label = "units in order";
+  AIT_RETURN_IF_ERROR(communicator_->AllGather(View(order), View(all), options).Wait());
+  const auto name_at = [&](std::size_t rank, std::size_t i) {
+    const std::int64_t unit = all[rank * length + i];
+    return unit < 0 ? std::string("nothing") : name(static_cast<int>(unit));
+  };
+  for (std::size_t i = 0; i < length; ++i) {
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+      if (all[rank * length + i] == all[i]) continue;
+      return InvalidArgumentError(
+          "units were gathered in different orders: gather ", i + 1, " of the step was unit ",
+          name_at(0, i), " on rank 0, and ", name_at(rank, i), " on rank ", rank,
+          "; ranks that do not reach each other's memory use the same units in the same order");
+    }
+  }
+  return OkStatus();
 }
 
 StatusOr<std::byte*> UnitShards::Finish(int u) {

@@ -80,6 +80,10 @@ class UnitShards {
   }
   bool has_block(int unit) const { return block(unit) != nullptr; }
 
+  /// **Collective. Blocks.** Whether the ranks have gathered the same since the last look, where
+  /// that matters. **Errors.** InvalidArgument, on every rank: the first that differs.
+  Status CheckOrder();
+
   /// Whether ranks gather each for itself.
   bool is_direct() const { return !addresses_.empty(); }
   Communicator& communicator() const { return *communicator_; }
@@ -111,6 +115,7 @@ class UnitShards {
   void GiveBlock(HostBuffer block);
   void StartCopies(Unit& unit);
   void StartCollectives(Unit& unit);
+  Status DescribeDifference(std::vector<std::int64_t> order, std::int64_t longest);
 
   std::shared_ptr<Communicator> communicator_;
   UnitShardsOptions options_;
@@ -123,6 +128,7 @@ class UnitShards {
   std::int64_t block_bytes_ = 0;
   std::int64_t peak_block_bytes_ = 0;
   GatherCounters counters_;
+  std::vector<std::int64_t> order_;     // units gathered by collectives
   std::unique_ptr<CopyThread> thread_;  // null: whoever needs a unit copies it
 };
 

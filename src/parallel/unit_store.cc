@@ -191,7 +191,9 @@ void UnitStore::GatherAhead() {
 }
 
 void UnitStore::Leave(int unit) {
-  if (--uses_[static_cast<std::size_t>(unit)] > 0) return;
+  int& uses = uses_[static_cast<std::size_t>(unit)];
+  if (uses == 0) return;  // Settle came first
+  if (--uses > 0) return;
   storages_[static_cast<std::size_t>(unit)].Clear();
   const int next = in_micro_step_ ? schedule_.next() : -1;
   if (next >= 0 && next != unit) return shards_->Drop(unit);
@@ -204,7 +206,7 @@ void UnitStore::BeginMicroStep() {
   in_micro_step_ = true;
 }
 
-void UnitStore::Settle() {
+Status UnitStore::Settle() {
   in_micro_step_ = false;
   kept_ = -1;
   ++target_->epoch;
@@ -213,6 +215,7 @@ void UnitStore::Settle() {
     storages_[static_cast<std::size_t>(unit)].Clear();
     shards_->Drop(unit);
   }
+  return shards_->CheckOrder();
 }
 
 void UnitStore::BumpVersions() {

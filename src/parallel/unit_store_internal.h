@@ -77,9 +77,10 @@ class UnitStore {
 
   /// A micro-step begins: its order of units is recorded and foretold.
   void BeginMicroStep();
-  /// Nothing is gathered ahead, and nothing kept, when this returns: shards may change after a
-  /// collective. Ends the uses of graphs that were left in the middle.
-  void Settle();
+  /// **Collective. Blocks.** Nothing is gathered ahead, and nothing kept, when this returns: shards
+  /// may change after a collective. Ends the uses of graphs that were left in the middle.
+  /// **Errors.** As `UnitShards::CheckOrder`.
+  Status Settle();
   /// Tells autograd that the parameters have changed.
   void BumpVersions();
 

@@ -14,6 +14,7 @@
 
 #include "ait/parallel/parameter_unit.h"
 #include "parallel/engine_support.h"
+#include "parallel/out_of_reach.h"
 #include "parallel/parameter_store_internal.h"
 #include "parallel/tiny_model.h"
 #include "support/status_matchers.h"
@@ -23,7 +24,7 @@ namespace ait::internal {
 namespace {
 
 using ::ait::testing::Leaf;
-using ::ait::testing::List;
+using ::ait::testing::OutOfReach;
 using ::ait::testing::RunRanks;
 using ::ait::testing::StatusIs;
 using ::ait::testing::Values;
@@ -66,8 +67,12 @@ at::Tensor Call(UnitStore& store, int unit, const std::function<at::Tensor()>& f
   return result;
 }
 
-void WithStore(int ranks, int prefetch, const std::function<void(UnitStore&, Blocks&)>& test) {
-  RunRanks(ranks, [&](const std::shared_ptr<Communicator>& communicator) {
+enum class Reach { kDirect, kCollective };
+
+void WithStore(int ranks, int prefetch, const std::function<void(UnitStore&, Blocks&)>& test,
+               Reach reach = Reach::kDirect) {
+  RunRanks(ranks, [&](std::shared_ptr<Communicator> communicator) {
+    if (reach == Reach::kCollective) communicator = OutOfReach(communicator);
     Blocks blocks(1 + 100 * communicator->rank().value());
     const auto layout = LayoutOf(blocks.parameters, ranks);
     ASSERT_OK(layout);
@@ -78,6 +83,7 @@ void WithStore(int ranks, int prefetch, const std::function<void(UnitStore&, Blo
         UnitStore::Create(communicator, blocks.parameters, *layout,
                           {"blocks.0", "blocks.1", "blocks.2"}, agree, {.prefetch = prefetch});
     ASSERT_OK(store);
+    ASSERT_EQ((*store)->shards().is_direct(), reach == Reach::kDirect);
     ASSERT_OK(communicator->Barrier().Wait());
     test(**store, blocks);
     ASSERT_OK(communicator->Barrier().Wait());
@@ -115,6 +121,45 @@ TEST(UnitStoreTest, ForwardAndBackwardSeeWhatWholeParametersGive) {
           << "the last unit of forward, and of backward, stays for what follows";
     });
   }
+}
+
+TEST(UnitStoreTest, WithoutReachUnitsAreGatheredByCollectives) {
+  for (const int prefetch : {0, 1, 2}) {
+    const auto test = [](UnitStore& store, Blocks& blocks) {
+      const Blocks expected(1);
+      for (int step = 0; step < 3; ++step) {
+        store.BeginMicroStep();
+        at::Tensor y = Values({4, 3}, 50 + step);
+        at::Tensor y2 = y;
+        for (int i = 0; i < 3; ++i) {
+          y = Call(store, i, [&] { return blocks.Forward(i, y); });
+          y2 = expected.Forward(i, y2);
+        }
+        y.sum().backward();
+        y2.sum().backward();
+        for (const std::size_t i : {0, 1, 2}) {
+          EXPECT_TRUE(blocks.up[i].grad().equal(expected.up[i].grad()));
+        }
+        ASSERT_OK(store.Settle());
+      }
+    };
+    WithStore(3, prefetch, test, Reach::kCollective);
+  }
+}
+
+TEST(UnitStoreTest, AnotherOrderOfCollectivesIsNamedOnEveryRank) {
+  const auto test = [](UnitStore& store, Blocks&) {
+    const int rank = store.shards().communicator().rank().value();
+    for (const int unit : {0, rank == 1 ? 2 : 1, rank == 1 ? 1 : 2}) {
+      ASSERT_OK(store.Enter(unit));
+      store.Leave(unit);
+    }
+    EXPECT_THAT(store.Settle(),
+                StatusIs(StatusCode::kInvalidArgument,
+                         HasSubstr("gather 2 of the step was unit blocks.1 on rank 0, and blocks.2 "
+                                   "on rank 1")));
+  };
+  WithStore(3, 0, test, Reach::kCollective);
 }
 
 TEST(UnitStoreTest, AParameterOutsideOfItsUnitIsAClearError) {
@@ -195,11 +240,11 @@ TEST(UnitStoreTest, AnExceptionInBackwardIsCleanedUpBySettle) {
     });
     EXPECT_THAT(CatchAsStatus([&] { y.sum().backward({}, /*retain_graph=*/true); }),
                 StatusIs(StatusCode::kUnknown, HasSubstr("on purpose")));
-    store.Settle();
+    EXPECT_OK(store.Settle());
     EXPECT_FALSE(store.in_use(0));
     EXPECT_THAT(CatchAsStatus([&] { y.sum().backward(); }), Not(ait::testing::IsOk()))
         << "the same again, in a new use";
-    store.Settle();
+    EXPECT_OK(store.Settle());
     EXPECT_FALSE(store.in_use(0));
   });
 }
@@ -214,7 +259,7 @@ TEST(UnitStoreTest, WhatIsStoredIsGatheredByAll) {
     ASSERT_OK(store.shards().communicator().Barrier().Wait());
     store.Store(2);
     store.Leave(2);
-    store.Settle();
+    EXPECT_OK(store.Settle());
     ASSERT_OK(store.shards().communicator().Barrier().Wait());
     const at::Tensor sum = Call(store, 2, [&] { return blocks.up[2].sum(); });
     EXPECT_EQ(sum.item<float>(), 7 * 15);

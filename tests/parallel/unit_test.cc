@@ -18,6 +18,7 @@
 #include "ait/optim/norm.h"
 #include "ait/parallel/whole_parameters.h"
 #include "parallel/engine_support.h"
+#include "parallel/out_of_reach.h"
 #include "parallel/tiny_model.h"
 #include "parallel/unit_model.h"
 #include "support/status_matchers.h"
@@ -54,12 +55,14 @@ struct Training {
   int accumulate = 1;
   UnitModel::Options model;
   bool only_rank_0_has_side = false;
+  bool out_of_reach = false;
   bool evaluate = false;  // between steps, on every rank as often as it likes
 };
 
 Outcome Train(int ranks, const DataParallelOptions& options, const Training& training) {
   Outcome run;
-  RunRanks(ranks, [&](const std::shared_ptr<Communicator>& communicator) {
+  RunRanks(ranks, [&](std::shared_ptr<Communicator> communicator) {
+    if (training.out_of_reach) communicator = testing::OutOfReach(communicator);
     const int rank = communicator->rank().value();
     UnitModel model(1 + rank);  // rank 0 wins
     auto engine = Engine(communicator, model.Parameters(), options);
@@ -145,6 +148,14 @@ TEST(UnitTest, AUnitMayBeUsedBySomeRanksOnly) {
   const Outcome whole = Train(3, {.reduce = ReduceWhen::kEachMicroStep}, training);
   EXPECT_EQ(Train(3, Sharded(1), training).parameters, whole.parameters);
   EXPECT_EQ(Train(3, Sharded(2), training).parameters, whole.parameters);
+}
+
+TEST(UnitTest, WithoutReachTheBitsAreTheSame) {
+  const Training training{.accumulate = 2, .out_of_reach = true};
+  const Outcome whole = Train(3, {.reduce = ReduceWhen::kEachMicroStep}, training);
+  for (const int prefetch : {0, 1, 2}) {
+    EXPECT_EQ(Train(3, Sharded(prefetch), training).parameters, whole.parameters);
+  }
 }
 
 TEST(UnitTest, PureBf16WithMastersGivesTheSameBits) {
