@@ -2,54 +2,56 @@
 #include "ait/optim/adam.h"
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
+#include "optim/adam_factors.h"
 #include "optim/blockwise_state.h"
 #include "optim/elementwise_optimizer.h"
 #include "optim/kernels.h"
 
 namespace ait::inline v0 {
+
+internal::AdamFactors internal::AdamFactorsOf(const AdamNumbers& numbers, std::int64_t step,
+                                              const GroupRates& rates, const StepOptions& options) {
+  const double t = static_cast<double>(step);
+  const double bias1 = 1 - std::pow(numbers.beta1, t);
+  const double root_bias2 = std::sqrt(1 - std::pow(numbers.beta2, t));
+  const double rate = rates.learning_rate * options.learning_rate_factor;
+  const bool l2 = numbers.decay == Decay::kL2;
+  return {
+      .gradient_scale = static_cast<float>(options.gradient_scale),
+      .l2 = l2 ? static_cast<float>(rates.weight_decay) : 0.0f,
+      .decay = l2 ? 1.0f : static_cast<float>(1 - rate * rates.weight_decay),
+      .one_minus_beta1 = static_cast<float>(1 - numbers.beta1),
+      .beta2 = static_cast<float>(numbers.beta2),
+      .one_minus_beta2 = static_cast<float>(1 - numbers.beta2),
+      .epsilon = static_cast<float>(numbers.epsilon * root_bias2),
+      .step_size = static_cast<float>(rate * root_bias2 / bias1),
+  };
+}
+
 namespace {
 
 using internal::AdamFactors;
-using internal::CheckOption;
+using internal::AdamNumbers;
+using internal::Decay;
 using internal::GroupRates;
 using internal::Kernels;
-
-enum class Decay { kDecoupled, kL2 };
 
 class AdamRule final : public internal::ElementwiseRule {
  public:
   template <typename Options>
   AdamRule(const Options& options, Decay decay, std::vector<GroupRates> rates,
            const Kernels& kernels)
-      : beta1_(options.beta1),
-        beta2_(options.beta2),
-        epsilon_(options.epsilon),
+      : numbers_{options.beta1, options.beta2, options.epsilon, decay},
         variant_(options.variant),
-        decay_(decay),
         rates_(std::move(rates)),
         factors_(rates_.size()),
         kernels_(kernels) {}
 
   void BeginStep(std::int64_t step, const StepOptions& options) override {
-    const double t = static_cast<double>(step);
-    const double bias1 = 1 - std::pow(beta1_, t);
-    const double bias2 = 1 - std::pow(beta2_, t);
     for (std::size_t i = 0; i < rates_.size(); ++i) {
-      const double rate = rates_[i].learning_rate * options.learning_rate_factor;
-      const double weight_decay = rates_[i].weight_decay;
-      factors_[i] = {
-          .gradient_scale = static_cast<float>(options.gradient_scale),
-          .l2 = decay_ == Decay::kL2 ? static_cast<float>(weight_decay) : 0.0f,
-          .decay = decay_ == Decay::kL2 ? 1.0f : static_cast<float>(1 - rate * weight_decay),
-          .one_minus_beta1 = static_cast<float>(1 - beta1_),
-          .beta2 = static_cast<float>(beta2_),
-          .one_minus_beta2 = static_cast<float>(1 - beta2_),
-          .epsilon = static_cast<float>(epsilon_ * std::sqrt(bias2)),
-          .step_size = static_cast<float>(rate * std::sqrt(bias2) / bias1),
-      };
+      factors_[i] = internal::AdamFactorsOf(numbers_, step, rates_[i], options);
     }
   }
 
@@ -65,11 +67,8 @@ class AdamRule final : public internal::ElementwiseRule {
   }
 
  private:
-  double beta1_;
-  double beta2_;
-  double epsilon_;
+  AdamNumbers numbers_;
   AdamVariant variant_;
-  Decay decay_;
   std::vector<GroupRates> rates_;
   std::vector<AdamFactors> factors_;
   const Kernels& kernels_;
@@ -86,13 +85,7 @@ StatusOr<std::unique_ptr<BoundOptimizer>> BindAdam(const Optimizer& optimizer, c
                                                    Decay decay, const ParameterGroups& groups,
                                                    const ParameterLayout& layout,
                                                    BindOptions bind) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  AIT_RETURN_IF_ERROR(
-      CheckOption(optimizer.name(), "learning_rate", o.learning_rate, 0, kInfinity));
-  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "beta1", o.beta1, 0, 1));
-  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "beta2", o.beta2, 0, 1));
-  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "epsilon", o.epsilon, 0, kInfinity));
-  AIT_RETURN_IF_ERROR(CheckOption(optimizer.name(), "weight_decay", o.weight_decay, 0, kInfinity));
+  AIT_RETURN_IF_ERROR(internal::CheckAdamOptions(optimizer.name(), o));
   if (o.variant == AdamVariant::kAmsgrad && o.state != StateFormat::kFloat32) {
     return InvalidArgumentError(optimizer.name(),
                                 ": AMSGrad with state in 8 bits; its largest second moment would "
