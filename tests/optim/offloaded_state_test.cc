@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "ait/optim/adam.h"
+#include "ait/optim/lion.h"
 #include "ait/optim/sgd.h"
 #include "optim/flat_optimizer.h"
 #include "optim/optim_fixtures.h"
@@ -145,8 +146,15 @@ std::vector<Case> Cases() {
       AdamW::Options{.weight_decay = 0.1},
       ParameterGroups{{.name = "p2", .pattern = "p2", .learning_rate = 0.02}});
   const auto sgd = std::make_shared<Sgd>(SgdOptions{.learning_rate = 0.1, .momentum = 0.9});
+  const auto adamw8 = std::make_shared<AdamW>(AdamW::Options{.state = StateFormat::kBlockwise8bit},
+                                              ParameterGroups{});
+  const auto lion8 = std::make_shared<Lion>(Lion::Options{.state = StateFormat::kBlockwise8bit});
   return {{"adamw", adamw},
           {"sgd", sgd},
+          {"lion", std::make_shared<Lion>()},
+          {"adamw_8bit", adamw8},
+          {"adamw_8bit_bf16", adamw8, DType::kBFloat16},
+          {"lion_8bit", lion8},
           {"plain_sgd", std::make_shared<Sgd>()},
           {"plain_sgd_bf16", std::make_shared<Sgd>(), DType::kBFloat16},
           {"adamw_bf16", adamw, DType::kBFloat16},
