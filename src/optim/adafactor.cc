@@ -165,32 +165,53 @@ class Rule final : public internal::WholeParameterRule {
 
   // Moves row_var and col_var on by the squares of the gradients.
   void UpdateMoments(const WholeParameter& parameter, const Factoring& f) const {
-    float* const row_var = parameter.state[0];
-    float* const col_var = parameter.state[1];
-    const double added = is_torch_ ? 0 : epsilon1_;
-    const std::int64_t line = f.line();
-    for (std::int64_t o = 0; o < f.outer * f.middle; ++o) {
-      const std::int64_t outer = o / f.middle, middle = o % f.middle;
-      // Rows are cut into so many pieces, each of which sums the columns for itself.
+    const std::int64_t count = f.outer * f.middle, size = f.rows * f.line();
+    // The rows of a large matrix are cut into so many pieces, each of which sums the columns for
+    // itself; small matrices are taken many at a time. Both are functions of the shape.
+    if (size >= kPieces * internal::kChunk) {
       const std::int64_t pieces = std::min<std::int64_t>(f.rows, kPieces);
-      std::vector<double> columns(static_cast<std::size_t>(pieces * line), 0.0);
-      internal::ForEachUnit(
-          parameter.executor, pieces, f.rows / pieces * line, [&](std::int64_t piece) {
-            double* const sums = columns.data() + piece * line;
-            for (std::int64_t row = f.rows * piece / pieces; row < f.rows * (piece + 1) / pieces;
-                 ++row) {
-              const std::int64_t place = (outer * f.rows + row) * f.middle + middle;
-              AddLine(parameter.gradients + place * line, f, added, sums,
-                      row_var + place * f.inner);
-            }
-          });
-      float* const of_columns = col_var + o * line;
-      for (std::int64_t j = 0; j < line; ++j) {
-        double sum = 0;
-        for (std::int64_t piece = 0; piece < pieces; ++piece)
-          sum += columns[static_cast<std::size_t>(piece * line + j)];
-        of_columns[j] = Lerp(of_columns[j], MeanOf(sum, f.rows));
+      for (std::int64_t o = 0; o < count; ++o) {
+        std::vector<double> columns(static_cast<std::size_t>(pieces * f.line()), 0.0);
+        internal::ForEachUnit(parameter.executor, pieces, size / pieces, [&](std::int64_t piece) {
+          AddRows(parameter, f, o, {f.rows * piece / pieces, f.rows * (piece + 1) / pieces},
+                  columns.data() + piece * f.line());
+        });
+        UpdateColumns(parameter, f, o, columns, pieces);
       }
+      return;
+    }
+    const std::int64_t at_a_time = internal::kChunk / std::max<std::int64_t>(size, 1) + 1;
+    internal::ForEachUnit(parameter.executor, (count + at_a_time - 1) / at_a_time, at_a_time * size,
+                          [&](std::int64_t unit) {
+                            std::vector<double> columns(static_cast<std::size_t>(f.line()));
+                            for (std::int64_t o = unit * at_a_time;
+                                 o < std::min((unit + 1) * at_a_time, count); ++o) {
+                              std::ranges::fill(columns, 0.0);
+                              AddRows(parameter, f, o, {0, f.rows}, columns.data());
+                              UpdateColumns(parameter, f, o, columns, 1);
+                            }
+                          });
+  }
+
+  // Adds some rows of matrix o to the sums of its columns, and moves their row_var on.
+  void AddRows(const WholeParameter& parameter, const Factoring& f, std::int64_t o,
+               ElementRange rows, double* sums) const {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      const std::int64_t place = (o / f.middle * f.rows + row) * f.middle + o % f.middle;
+      AddLine(parameter.gradients + place * f.line(), f, is_torch_ ? 0 : epsilon1_, sums,
+              parameter.state[0] + place * f.inner);
+    }
+  }
+
+  // Moves the col_var of matrix o on by the sums of so many pieces.
+  void UpdateColumns(const WholeParameter& parameter, const Factoring& f, std::int64_t o,
+                     const std::vector<double>& columns, std::int64_t pieces) const {
+    float* const of_columns = parameter.state[1] + o * f.line();
+    for (std::int64_t j = 0; j < f.line(); ++j) {
+      double sum = 0;
+      for (std::int64_t piece = 0; piece < pieces; ++piece)
+        sum += columns[static_cast<std::size_t>(piece * f.line() + j)];
+      of_columns[j] = Lerp(of_columns[j], MeanOf(sum, f.rows));
     }
   }
 

@@ -171,6 +171,22 @@ TEST(Adafactor, TheTorchRuleIsItsFormula) {
   ExpectFormula({.learning_rate = 0.5, .weight_decay = 0.1}, {100, 90}, 0, 1);
 }
 
+TEST(Adafactor, LargeMatricesAreSummedInPiecesWhateverTheThreads) {
+  ExpectFormula({}, {300, 400}, 0, 1);
+  ExpectFormula(T5x(), {5, 300, 2, 200, 2}, 1, 3);
+  const ParameterLayout layout = OneOf({2, 300, 400});
+  std::vector<float> serial = RandomFloats(240'000, 1), parallel = serial;
+  std::vector<float> gradients = RandomFloats(240'000, 2);
+  for (const auto& [parameters, threads] : {std::pair(&serial, 1), std::pair(&parallel, 3)}) {
+    ASSERT_OK_AND_ASSIGN(const auto bound,
+                         Adafactor().Bind(layout, {.executor = testing::ThreadsOf(threads)}));
+    ASSERT_OK(bound->BeginStep({}));
+    ASSERT_OK(
+        bound->Update({.begin = 0, .parameters = View(*parameters), .gradients = View(gradients)}));
+  }
+  EXPECT_TRUE(testing::SameBits(serial, parallel));
+}
+
 TEST(Adafactor, KeepsRowsAndColumnsOfAMatrix) {
   ParameterLayout layout = OneOf({300, 500});
   ASSERT_OK_AND_ASSIGN(const auto bound, Adafactor().Bind(layout));

@@ -133,6 +133,14 @@ TEST(TorchReference, Adam) {
   Reference("adam").Compare(Adam{{.learning_rate = 3e-3, .weight_decay = 0.1}});
 }
 
+TEST(TorchReference, AmsGrad) {
+  Reference("adam_amsgrad")
+      .Compare(Adam{{.learning_rate = 3e-3, .variant = AdamVariant::kAmsgrad}});
+  Reference("adamw_amsgrad")
+      .Compare(
+          AdamW{{.learning_rate = 3e-3, .weight_decay = 0.1, .variant = AdamVariant::kAmsgrad}});
+}
+
 TEST(TorchReference, Sgd) {
   Reference("sgd").Compare(Sgd{{.learning_rate = 0.03, .weight_decay = 0.01}});
 }
