@@ -36,13 +36,13 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
-struct Setup {
+struct RankPlan {
   int ranks = 1;
   ZeroStage stage = ZeroStage::kNone;
   Precision precision = {};
 };
 
-DataParallelOptions OptionsOf(const Setup& setup, const Optimizer& optimizer) {
+DataParallelOptions OptionsOf(const RankPlan& setup, const Optimizer& optimizer) {
   return {.zero_stage = setup.stage,
           .precision = setup.precision,
           .slices = optimizer.ownership() == Ownership::kWholeParameters
@@ -54,20 +54,23 @@ DataParallelOptions OptionsOf(const Setup& setup, const Optimizer& optimizer) {
 
 void Step(DataParallel& engine, const ZeroModel& model, int seed) {
   ASSERT_OK(engine.BeginMicroStep(MicroStep::kLast));
-  ASSERT_OK(engine.Backward(model.Loss(seed, true, engine.communicator()->rank().value() == 0)));
+  ASSERT_OK(
+      engine.Backward(model.Loss(engine, seed, true, engine.communicator()->rank().value() == 0)));
   ASSERT_OK(engine.FinishGradients({.count = 6}));
   ASSERT_OK(engine.Update({.gradient_scale = 1.0 / 6}));
 }
 
 // Trains for some steps, on top of what was saved in `from` if that is not empty, and saves.
-void Run(const Setup& setup, const Optimizer& optimizer, int first, int last,
-         const std::string& from, const std::string& to) {
+void Train(const RankPlan& setup, const Optimizer& optimizer, int first, int last,
+           const std::string& from, const std::string& to) {
   RunRanks(setup.ranks, [&](const std::shared_ptr<Communicator>& communicator) {
     const ZeroModel model(from.empty() ? 1 : 2);
     auto engine =
         DataParallel::Create(communicator, model.Parameters(), OptionsOf(setup, optimizer));
     ASSERT_OK(engine);
-    if (!from.empty()) ASSERT_OK(LoadWeights(from + ".weights", (*engine)->parameters()));
+    if (!from.empty()) {
+      ASSERT_OK(LoadWeights(from + ".weights", (*engine)->parameters()));
+    }
     ASSERT_OK(communicator->Barrier().Wait());
     ASSERT_OK((*engine)->SetOptimizer(optimizer));
     if (!from.empty()) {
@@ -77,8 +80,9 @@ void Run(const Setup& setup, const Optimizer& optimizer, int first, int last,
     }
     for (int step = first; step < last; ++step) Step(**engine, model, step);
     ASSERT_OK(SaveOptimizer(to, **engine, optimizer));
-    if (communicator->rank().value() == 0)
+    if (communicator->rank().value() == 0) {
       ASSERT_OK(SaveWeights(to + ".weights", (*engine)->parameters()));
+    }
     ASSERT_OK(communicator->Barrier().Wait());
   });
 }
@@ -87,10 +91,10 @@ const AdamW kAdamW{{.learning_rate = 1e-2}, {NoDecayForNormsAndBiases()}};
 
 TEST(OptimizerState, GoesFromAnyRanksAndStageToAnyOther) {
   const TempDir dir;
-  const std::vector<Setup> setups = {{.ranks = 1},
-                                     {.ranks = 3, .stage = ZeroStage::kOptimizer},
-                                     {.ranks = 2, .stage = ZeroStage::kGradients},
-                                     {.ranks = 2}};
+  const std::vector<RankPlan> setups = {{.ranks = 1},
+                                        {.ranks = 3, .stage = ZeroStage::kOptimizer},
+                                        {.ranks = 2, .stage = ZeroStage::kGradients},
+                                        {.ranks = 2}};
   const Lamb lamb{{.learning_rate = 1e-2}};
   const Adafactor adafactor;
   const Muon muon{{.adamw_parameters = {"embedding"}}};
@@ -100,11 +104,11 @@ TEST(OptimizerState, GoesFromAnyRanksAndStageToAnyOther) {
         static_cast<const Optimizer*>(&adafactor), static_cast<const Optimizer*>(&muon),
         static_cast<const Optimizer*>(&sgd)}) {
     SCOPED_TRACE(optimizer->name());
-    Run({.ranks = 2, .stage = ZeroStage::kOptimizer}, *optimizer, 0, 2, "", dir / "first");
+    Train({.ranks = 2, .stage = ZeroStage::kOptimizer}, *optimizer, 0, 2, "", dir / "first");
     const std::string expected = Contents(dir / "first");
     EXPECT_GT(expected.size(), 1000u);
-    for (const Setup& setup : setups) {
-      Run(setup, *optimizer, 2, 2, dir / "first", dir / "again");
+    for (const RankPlan& setup : setups) {
+      Train(setup, *optimizer, 2, 2, dir / "first", dir / "again");
       EXPECT_TRUE(Contents(dir / "again") == expected) << setup.ranks;
       if (optimizer != &kAdamW) break;  // the rest is not of the optimizer
     }
@@ -116,10 +120,10 @@ TEST(OptimizerState, ARunThatGoesOnHasTheBitsOfOneThatNeverStopped) {
   const Muon muon{{.learning_rate = 1e-3}};
   for (const Optimizer* optimizer :
        {static_cast<const Optimizer*>(&kAdamW), static_cast<const Optimizer*>(&muon)}) {
-    const Setup setup{.ranks = 2, .stage = ZeroStage::kOptimizer};
-    Run(setup, *optimizer, 0, 5, "", dir / "whole");
-    Run(setup, *optimizer, 0, 2, "", dir / "part");
-    Run({.ranks = 2}, *optimizer, 2, 5, dir / "part", dir / "rest");
+    const RankPlan setup{.ranks = 2, .stage = ZeroStage::kOptimizer};
+    Train(setup, *optimizer, 0, 5, "", dir / "whole");
+    Train(setup, *optimizer, 0, 2, "", dir / "part");
+    Train({.ranks = 2}, *optimizer, 2, 5, dir / "part", dir / "rest");
     EXPECT_TRUE(Contents(dir / "rest") == Contents(dir / "whole"));
     EXPECT_TRUE(Contents(dir / "rest.weights") == Contents(dir / "whole.weights"));
   }
@@ -127,14 +131,15 @@ TEST(OptimizerState, ARunThatGoesOnHasTheBitsOfOneThatNeverStopped) {
 
 TEST(OptimizerState, MastersAndRemaindersBecomeEachOther) {
   const TempDir dir;
-  const Setup masters{.ranks = 2, .stage = ZeroStage::kOptimizer, .precision = Precision::Bf16()};
-  const Setup remainders{.ranks = 2,
-                         .stage = ZeroStage::kOptimizer,
-                         .precision = Precision::Bf16(Masters::kRemainder)};
-  Run(masters, kAdamW, 0, 4, "", dir / "masters");
-  Run(remainders, kAdamW, 0, 4, "", dir / "remainders");
-  Run(masters, kAdamW, 4, 4, dir / "remainders", dir / "became_masters");
-  Run(remainders, kAdamW, 4, 4, dir / "masters", dir / "became_remainders");
+  const RankPlan masters{
+      .ranks = 2, .stage = ZeroStage::kOptimizer, .precision = Precision::Bf16()};
+  const RankPlan remainders{.ranks = 2,
+                            .stage = ZeroStage::kOptimizer,
+                            .precision = Precision::Bf16(Masters::kRemainder)};
+  Train(masters, kAdamW, 0, 4, "", dir / "masters");
+  Train(remainders, kAdamW, 0, 4, "", dir / "remainders");
+  Train(masters, kAdamW, 4, 4, dir / "remainders", dir / "became_masters");
+  Train(remainders, kAdamW, 4, 4, dir / "masters", dir / "became_remainders");
   EXPECT_TRUE(Contents(dir / "became_masters") == Contents(dir / "masters"));
   EXPECT_TRUE(Contents(dir / "became_remainders") == Contents(dir / "remainders"));
 }
