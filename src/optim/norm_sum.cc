@@ -17,8 +17,13 @@ constexpr std::int64_t kBlock = SumOfSquares::kBlockElements;
 constexpr std::int64_t kChunk = 64 * kBlock;
 constexpr int kLanes = 8;
 
-// What one chunk gives.
+// Up to this p the powers of all floats, their sums and roots are in the range of double; above it
+// magnitudes are divided by the largest one first.
+constexpr double kLargestPlainP = 4;
+
+// What one chunk gives: the sum of (|x| / scale)^p.
 struct Partial {
+  double scale = 1;
   double sum = 0;
   double error = 0;
   bool finite = true;
@@ -45,11 +50,11 @@ double SumOfBlock(const float* x, std::int64_t n, const Power& power) {
   return lanes[0];
 }
 
-double PowersOfBlock(const float* x, std::int64_t n, double p) {
+double PowersOfBlock(const float* x, std::int64_t n, double p, double scale) {
   if (p == 1) return SumOfBlock(x, n, [](double a) { return a; });
   if (p == 3) return SumOfBlock(x, n, [](double a) { return a * a * a; });
   if (p == 4) return SumOfBlock(x, n, [](double a) { return (a * a) * (a * a); });
-  return SumOfBlock(x, n, [p](double a) { return std::pow(a, p); });
+  return SumOfBlock(x, n, [p, scale](double a) { return std::pow(a / scale, p); });
 }
 
 Partial OfChunk(std::span<const float> values, double p) {
@@ -64,10 +69,12 @@ Partial OfChunk(std::span<const float> values, double p) {
     partial.sum = largest;
     return partial;
   }
+  if (!partial.finite || largest == 0) return partial;
+  if (p > kLargestPlainP) partial.scale = largest;
   const auto size = static_cast<std::int64_t>(values.size());
   for (std::int64_t i = 0; i < size; i += kBlock) {
     TwoSum(partial.sum, partial.error,
-           PowersOfBlock(values.data() + i, std::min(kBlock, size - i), p));
+           PowersOfBlock(values.data() + i, std::min(kBlock, size - i), p, partial.scale));
   }
   return partial;
 }
@@ -79,10 +86,22 @@ Status NormOptions::Validate() const {
   return InvalidArgumentError("norm: p is ", p, "; it must be at least 1, or infinity");
 }
 
-void NormSum::AddTerm(double sum, double error) {
+void NormSum::AddTerm(double scale, double sum, double error) {
   if (p_ == kInfinity) {
     sum_ = std::max(sum_, sum);
     return;
+  }
+  if (sum == 0) return;
+  if (sum_ == 0) scale_ = scale;
+  if (scale > scale_) {
+    const double factor = std::pow(scale_ / scale, p_);
+    scale_ = scale;
+    sum_ *= factor;
+    sum_error_ *= factor;
+  } else if (scale < scale_) {
+    const double factor = std::pow(scale / scale_, p_);
+    sum *= factor;
+    error *= factor;
   }
   TwoSum(sum_, sum_error_, sum);
   sum_error_ += error;
@@ -109,14 +128,14 @@ void NormSum::Add(std::span<const float> values, const Executor& executor,
     run(0);
   }
   for (const Partial& partial : partials) {
-    AddTerm(partial.sum, partial.error);
+    AddTerm(partial.scale, partial.sum, partial.error);
     finite_ = finite_ && partial.finite;
   }
 }
 
 void NormSum::Add(const NormSum& other) {
   squares_.Add(other.squares_);
-  AddTerm(other.sum_, other.sum_error_);
+  AddTerm(other.scale_, other.sum_, other.sum_error_);
   finite_ = finite_ && other.finite_;
 }
 
@@ -125,10 +144,10 @@ double NormSum::norm(double scale) const {
   if (p_ == 2) return GlobalNorm(squares_, scale).value;
   const double sum = sum_ + sum_error_;
   const double root = p_ == kInfinity || p_ == 1 ? sum : std::pow(sum, 1 / p_);
-  return std::abs(scale) * root;
+  return std::abs(scale) * (scale_ * root);
 }
 
-int NormSum::WordsOf(double p) { return p == 2 ? SumOfSquares::kWords : 3; }
+int NormSum::WordsOf(double p) { return p == 2 ? SumOfSquares::kWords : 4; }
 
 void NormSum::AppendWords(std::vector<std::int64_t>& words) const {
   if (p_ == 2) {
@@ -137,6 +156,7 @@ void NormSum::AppendWords(std::vector<std::int64_t>& words) const {
     words.insert(words.end(), own.begin(), own.end());
     return;
   }
+  words.push_back(std::bit_cast<std::int64_t>(scale_));
   words.push_back(std::bit_cast<std::int64_t>(sum_));
   words.push_back(std::bit_cast<std::int64_t>(sum_error_));
   words.push_back(finite_ ? 1 : 0);
@@ -148,8 +168,9 @@ void NormSum::AddWords(std::span<const std::int64_t> words) {
     std::ranges::copy(words.first(SumOfSquares::kWords), other.words().begin());
     return squares_.Add(other);
   }
-  AddTerm(std::bit_cast<double>(words[0]), std::bit_cast<double>(words[1]));
-  finite_ = finite_ && words[2] != 0;
+  AddTerm(std::bit_cast<double>(words[0]), std::bit_cast<double>(words[1]),
+          std::bit_cast<double>(words[2]));
+  finite_ = finite_ && words[3] != 0;
 }
 
 }  // namespace ait::inline v0

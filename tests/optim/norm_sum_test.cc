@@ -149,17 +149,38 @@ TEST(NormSum, ScalesAsTheGradientsAreScaled) {
 
 TEST(NormSum, TheLargestFiniteGradientsHaveANorm) {
   const std::vector<float> values(1000, std::numeric_limits<float>::max());
-  for (const double p : {1.0, 2.0, 4.0, 7.0, kInfinity}) {
+  for (const double p : {1.0, 2.0, 4.0, 7.0, 20.0, 1000.0, kInfinity}) {
     NormSum sum(p);
     sum.Add(values);
     EXPECT_TRUE(sum.finite());
-    EXPECT_TRUE(std::isfinite(sum.norm())) << p;
+    const double expected = std::numeric_limits<float>::max() * std::pow(1000.0, 1 / p);
+    EXPECT_NEAR(sum.norm(), expected, 1e-15 * expected) << p;
   }
-  NormSum sum(20);
-  sum.Add(values);
-  EXPECT_TRUE(sum.finite()) << "only their sum is not";
-  EXPECT_EQ(sum.norm(), kInfinity);
-  EXPECT_EQ(ClipFactor(sum.norm(), 1), 0);
+}
+
+// Powers that double cannot hold, in slices and ranks of very different sizes.
+TEST(NormSum, ALargePNeitherOverflowsNorVanishes) {
+  const auto near = [](double p, const std::vector<float>& values, double expected) {
+    EXPECT_NEAR(NormOf(values, p), expected, 1e-14 * expected) << p;
+    NormSum total(p);
+    for (const float value : values) {
+      NormSum rank(p);
+      rank.Add(std::vector<float>{value});
+      std::vector<std::int64_t> words;
+      rank.AppendWords(words);
+      total.AddWords(words);
+    }
+    EXPECT_NEAR(total.norm(), expected, 1e-14 * expected) << p;
+    EXPECT_TRUE(total.finite());
+  };
+  const double small = 1e-4f;
+  near(50, {1e7f, 1e7f, -1e7f}, 1e7 * std::pow(3.0, 1 / 50.0));
+  near(100, {1e-4f, -1e-4f}, small * std::pow(2.0, 1 / 100.0));
+  near(100, {0, 1e-4f, 0, 1e7f, 1e-30f}, 1e7);
+  near(5.5, {1e-40f}, static_cast<double>(1e-40f));
+  near(1e6, {3, 3}, 3 * std::pow(2.0, 1e-6));
+  EXPECT_EQ(NormOf(std::vector<float>(70), 100), 0);
+  EXPECT_GT(ClipFactor(NormOf(std::vector<float>(3, 1e7f), 50), 1), 0);
 }
 
 TEST(NormOptions, ABadPIsAnErrorThatNamesIt) {

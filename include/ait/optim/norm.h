@@ -101,8 +101,8 @@ class NormSum {
 
   /// False if an infinity or a NaN was among the values.
   bool finite() const { return p_ == 2 ? squares_.finite() : finite_; }
-  /// The norm of the values multiplied by `scale`; infinity if not finite, or if a sum of powers
-  /// exceeds the range of double, which needs a p above 8.
+  /// The norm of the values multiplied by `scale`; infinity only if not finite: above p = 4 the
+  /// powers are those of magnitudes divided by the largest one, and stay in the range of double.
   double norm(double scale = 1) const;
 
   /// The representation, for its way to other ranks: combined by `AddWords` in rank order.
@@ -111,10 +111,11 @@ class NormSum {
   void AddWords(std::span<const std::int64_t> words);
 
  private:
-  void AddTerm(double sum, double error);
+  void AddTerm(double scale, double sum, double error);
 
   double p_;
   SumOfSquares squares_;  // p = 2
+  double scale_ = 1;      // what magnitudes are divided by before they are raised to p
   double sum_ = 0;        // of the powers, or the largest magnitude
   double sum_error_ = 0;  // what rounding has taken off it
   bool finite_ = true;
