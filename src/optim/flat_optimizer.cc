@@ -33,6 +33,7 @@ Status FlatOptimizer::Init(const ParameterLayout& layout, const ParameterGroups&
   parameters_ = layout.parameters;
   owned_ = layout.owned;
   group_count_ = groups.size() + 1;
+  for (const ParameterGroup& group : groups) group_names_.push_back(group.name);
   executor_ = std::move(options.executor);
   ownership_ = ownership;
   arrays_ = std::move(arrays);
@@ -163,10 +164,14 @@ Status FlatOptimizer::CheckStep(const StepOptions& options) const {
                                 " group_scales; give ", group_count_,
                                 ", one for each parameter group and one for those in none");
   }
-  for (const double scale : options.group_scales) {
+  for (std::size_t g = 0; g < options.group_scales.size(); ++g) {
+    const double scale = options.group_scales[g];
     if (std::abs(scale * options.gradient_scale) <= kLargest) continue;
-    return InvalidArgumentError("step ", step_ + 1, ": one of group_scales is ", scale,
-                                "; all must be finite in fp32, times gradient_scale too");
+    return InvalidArgumentError(
+        "step ", step_ + 1, ": group_scales[", g, "], of ",
+        g + 1 == group_count_ ? StrCat("parameters in no group")
+                              : StrCat("parameter group \"", group_names_[g], "\""),
+        ", is ", scale, "; it must be finite in fp32, times gradient_scale too");
   }
   return OkStatus();
 }

@@ -127,6 +127,7 @@ class FlatOptimizer : public BoundOptimizer {
   Executor executor_;
   Ownership ownership_ = Ownership::kElements;
   bool has_beside_ = false;
+  std::vector<std::string> group_names_;
   std::size_t group_count_ = 1;         // that of parameters in no group counts
   std::vector<float> prepared_scales_;  // by group; empty: gradients are left to the algorithm
   float clip_value_ = 0;

@@ -144,9 +144,14 @@ TEST_F(OptimizerClip, ABadNumberIsAnErrorAndBeginsNoStep) {
               StatusIs(StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("there are 2 group_scales; give 3"), HasSubstr("step 1"))));
   EXPECT_THAT(bound->BeginStep({.group_scales = {1, 2, kInfinity}}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("one of group_scales is inf")));
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("group_scales[2], of parameters in no group, is inf")));
   EXPECT_THAT(bound->BeginStep({.gradient_scale = 1e30, .group_scales = {1, 2, 1e30}}),
-              StatusIs(StatusCode::kInvalidArgument, HasSubstr("one of group_scales is 1e+30")));
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("group_scales[2], of parameters in no group, is 1e+30")));
+  EXPECT_THAT(
+      bound->BeginStep({.group_scales = {1, std::nan(""), 1}}),
+      StatusIs(StatusCode::kInvalidArgument, HasSubstr("group_scales[1], of parameter group \"")));
   EXPECT_THAT(bound->BeginStep({.clip_value = 0}),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("clip_value is 0; it must be")));
   EXPECT_THAT(bound->BeginStep({.clip_value = std::nan("")}),
