@@ -175,14 +175,16 @@ class Trainer {
   /// **Collective. Blocks.** Rank 0 writes parameters and buffers as safetensors, durably (see
   /// ait/checkpoint/weights.h), to `path` or to weights.safetensors in the directory. Before that
   /// all ranks get the buffers of rank 0: every rank updates buffers, such as the statistics of a
-  /// BatchNorm, from its own data, and those of rank 0 are the ones kept.
+  /// BatchNorm, from its own data, and those of rank 0 are the ones kept. Parameters below fp32 are
+  /// written as they are, rounded; their masters are in the optimizer state.
   /// **Errors.** On all ranks the one of rank 0; the old file is as it was then.
   Status Save(const std::string& path = "");
 
   /// **Collective. Blocks.** Every rank reads parameters and buffers from the file, which it must
   /// be able to see. **Errors.** As `LoadWeights`; on all ranks the first error of any, with its
   /// rank. If the file is missing or does not fit on one rank, nothing is changed on any, and the
-  /// trainer goes on; an error while values are read ends the run.
+  /// trainer goes on; an error while values are read ends the run. Masters of parameters below fp32
+  /// become what was read.
   Status Load(const std::string& path);
 
  private:
