@@ -208,7 +208,8 @@ std::span<const std::unique_ptr<BoundOptimizer>> DataParallel::optimizers() cons
 }
 
 Status DataParallel::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
-  return impl_->SetOptimizer(optimizer, max_simd_level);
+  return OrEnd(*impl_, "SetOptimizer",
+               [&] { return impl_->SetOptimizer(optimizer, max_simd_level); });
 }
 Status DataParallel::BeginMicroStep(MicroStep micro_step) {
   return OrEnd(*impl_, "BeginMicroStep", [&] { return impl_->BeginMicroStep(micro_step); });
@@ -222,6 +223,7 @@ StatusOr<GradientSummary> DataParallel::FinishGradients(const StepInput& input) 
 Status DataParallel::Update(const StepOptions& options) {
   return OrEnd(*impl_, "Update", [&] { return impl_->Update(options); });
 }
+void DataParallel::Abort(const Status& reason) { impl_->Abort(reason); }
 Status DataParallel::Discard() {
   return OrEnd(*impl_, "Discard", [&] { return impl_->Discard(); });
 }

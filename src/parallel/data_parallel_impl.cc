@@ -129,12 +129,18 @@ Status DataParallel::Impl::Usable(const char* call) const {
 }
 
 Status DataParallel::Impl::End(const Status& reason, const char* phase) {
-  ended = Annotate(reason,
-                   StrCat("rank ", communicator->rank(), ", step ", counters.step, ", ", phase));
+  ended = OkStatus();
+  Abort(Annotate(reason,
+                 StrCat("rank ", communicator->rank(), ", step ", counters.step, ", ", phase)));
+  return ended;
+}
+
+void DataParallel::Impl::Abort(const Status& reason) {
+  if (!ended.ok() || reason.ok()) return;
+  ended = reason;
   communicator->Abort(ended);
   if (shard_ != communicator) shard_->Abort(ended);
   if (replicate_ != nullptr) replicate_->Abort(ended);
-  return ended;
 }
 
 // At the first gradient of a micro-step that is reduced, or at its end if none came. Takes the sums

@@ -59,6 +59,8 @@ class DataParallel::Impl {
   /// Ends the engine: aborts the communicator, so that no peer waits in vain. Returns the reason
   /// with rank, step and phase.
   Status End(const Status& reason, const char* phase);
+  /// The same with a reason that says it all, and if the engine has not ended.
+  void Abort(const Status& reason);
 
   std::shared_ptr<Communicator> communicator;
   DataParallelOptions options;
@@ -109,7 +111,10 @@ class DataParallel::Impl {
   StatusOr<GradientSummary> Decide(const StepInput& input);
 
   // data_parallel_update.cc
+  using Optimizers = std::vector<std::unique_ptr<BoundOptimizer>>;
   Status CheckWhole(const Optimizer& optimizer) const;
+  StatusOr<Optimizers> Bind(const Optimizer& optimizer, SimdLevel max_simd_level) const;
+  bool HasBelowFp32() const;
   StatusOr<ParameterLayout> OptimizerLayout(std::size_t group) const;
   Status SetMasters(std::span<const std::unique_ptr<BoundOptimizer>> bound);
   Status UpdateWhole();

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an engine does with reduced gradients: optimizers over the elements that this rank owns, and
-// new parameters on all ranks. #include <algorithm>
+// new parameters on all ranks.
+#include <algorithm>
 #include <utility>
 
+#include "parallel/agreement_internal.h"
 #include "parallel/data_parallel_impl.h"
+#include "tensor/catch.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -68,38 +71,61 @@ StatusOr<ParameterLayout> DataParallel::Impl::OptimizerLayout(std::size_t g) con
   return parameters;
 }
 
-Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
-  AIT_RETURN_IF_ERROR(Usable("SetOptimizer"));
+StatusOr<DataParallel::Impl::Optimizers> DataParallel::Impl::Bind(const Optimizer& optimizer,
+                                                                  SimdLevel max_simd_level) const {
   AIT_RETURN_IF_ERROR(CheckWhole(optimizer));
   std::vector<ParameterLayout> layouts;
   for (std::size_t g = 0; g < layout.groups().size(); ++g) {
     AIT_ASSIGN_OR_RETURN(layouts.emplace_back(), OptimizerLayout(g));
   }
-  std::vector<std::unique_ptr<BoundOptimizer>> bound;
+  Optimizers bound;
   for (std::size_t g = 0; g < layout.groups().size(); ++g) {
-    AIT_ASSIGN_OR_RETURN(bound.emplace_back(),
-                         optimizer.Bind(layouts[g], {.executor = executor_,
-                                                     .max_simd_level = max_simd_level,
-                                                     .parameter_dtype = layout.groups()[g].dtype,
-                                                     .masters = options.precision.masters,
-                                                     .seed = options.precision.seed,
-                                                     .offload = options.offload}));
+    auto own = optimizer.Bind(layouts[g], {.executor = executor_,
+                                           .max_simd_level = max_simd_level,
+                                           .parameter_dtype = layout.groups()[g].dtype,
+                                           .masters = options.precision.masters,
+                                           .seed = options.precision.seed,
+                                           .offload = options.offload});
+    if (!own.ok()) return Annotate(own.status(), optimizer.name());
+    bound.push_back(*std::move(own));
   }
-  AIT_RETURN_IF_ERROR(SetMasters(bound));
-  optimizers = std::move(bound);
+  return bound;
+}
+
+Status DataParallel::Impl::SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level) {
+  AIT_RETURN_IF_ERROR(Usable("SetOptimizer"));
+  if (state_ == State::kAccumulating || state_ == State::kReducing) {
+    return FailedPreconditionError(
+        "SetOptimizer: micro-steps of a step are open; call it between steps, or after "
+        "FinishGradients");
+  }
+  StatusOr<Optimizers> bound =
+      internal::CatchAsStatus([&] { return Bind(optimizer, max_simd_level); });
+  if (is_sharded_ && HasBelowFp32()) {
+    // All ranks or none; and from here on no rank reads the parameters that are rewritten.
+    AIT_RETURN_IF_ERROR(
+        internal::CheckAgreement(*communicator, bound.status(), {}, 0, Labelled("")));
+  }
+  AIT_RETURN_IF_ERROR(bound.status());
+  const Status rewritten = SetMasters(*bound);
+  if (!rewritten.ok()) return ended.ok() ? End(rewritten, "SetOptimizer") : rewritten;
+  optimizers = *std::move(bound);
   groups_ = optimizer.groups();
   initial_values_.Clear();
   return OkStatus();
 }
 
+bool DataParallel::Impl::HasBelowFp32() const {
+  return std::ranges::any_of(layout.groups(),
+                             [](const FlatGroup& group) { return group.dtype != DType::kFloat32; });
+}
+
 // Gives new optimizers the parameters below fp32 as exactly as they are known: by the optimizers
 // before, by the tensors that the engine was made of, or as they are.
 Status DataParallel::Impl::SetMasters(std::span<const std::unique_ptr<BoundOptimizer>> bound) {
-  bool has_below = false;
   for (int b = 0; b < bucket_count(); ++b) {
     const auto g = static_cast<std::size_t>(bucket(b).group);
     if (layout.groups()[g].dtype == DType::kFloat32) continue;
-    has_below = true;
     const auto [begin, end] = Owned(bucket(b));
     if (begin == end) continue;
     const UpdateSlice slice{.begin = begin, .parameters = OwnParameters(b)};
@@ -115,7 +141,7 @@ Status DataParallel::Impl::SetMasters(std::span<const std::unique_ptr<BoundOptim
     AIT_RETURN_IF_ERROR(bound[g]->SetParameters(slice, values));
   }
   // Masters round their own way.
-  return has_below && is_sharded_ ? GatherParameters() : OkStatus();
+  return HasBelowFp32() && is_sharded_ ? GatherParameters() : OkStatus();
 }
 
 Status DataParallel::Impl::Update(const StepOptions& given) {
@@ -127,14 +153,23 @@ Status DataParallel::Impl::Update(const StepOptions& given) {
   if (optimizers.size() != layout.groups().size()) {
     return FailedPreconditionError("Update: the engine has no optimizer; call SetOptimizer first");
   }
-  AIT_RETURN_IF_ERROR(TakeHookError());
-  AIT_RETURN_IF_ERROR(CheckUnchanged());
+  // Where the peers are about to wait for this rank, its refusal ends the engine for all.
+  const auto refuse = [this](const Status& reason) {
+    return is_sharded_ && ended.ok() ? End(reason, "Update") : reason;
+  };
+  const Status found = TakeHookError();
+  if (!found.ok()) return refuse(found);
+  const Status unchanged = CheckUnchanged();
+  if (!unchanged.ok()) return refuse(unchanged);
   const Time begin = Now();
   const Status adopted = gradients_->Adopt();
   if (!adopted.ok()) return End(adopted, "taking over gradients");
   StepOptions step = given;
   step.gradients_after = GradientsAfter::kKept;  // the next step writes over them
-  for (const auto& optimizer : optimizers) AIT_RETURN_IF_ERROR(optimizer->BeginStep(step));
+  for (const auto& optimizer : optimizers) {
+    const Status begun = optimizer->BeginStep(step);
+    if (!begun.ok()) return refuse(begun);
+  }
   AIT_RETURN_IF_ERROR(is_sharded_ ? UpdateSlices() : UpdateWhole());
   BumpVersions();
   counters.update = Now() - begin;

@@ -185,7 +185,8 @@ class StreamedGradients final : public GradientStore {
     return FailedPreconditionError(
         "parameter ", plan_.layout.parameters()[static_cast<std::size_t>(handle.owner)].name,
         " was given a gradient by hand, but ", why,
-        "; leave .grad alone, or use ReduceWhen::kOnce with ZeroStage::kNone or kOptimizer");
+        "; leave .grad alone, or use ReduceWhen::kOnce, which looks there in every stage, "
+        "kGradients and kParameters too");
   }
 
   GradientPlan plan_;

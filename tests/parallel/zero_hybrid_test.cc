@@ -3,6 +3,7 @@
 #include "ait/optim/sgd.h"
 #include "parallel/engine_support.h"
 #include "parallel/zero_training.h"
+#include "tensor/catch.h"
 
 namespace ait {
 namespace {
@@ -15,6 +16,7 @@ using ::ait::testing::List;
 using ::ait::testing::RunRanks;
 using ::ait::testing::StatusIs;
 using ::ait::testing::TrainZeroThreads;
+using ::ait::testing::ZeroModel;
 using ::ait::testing::ZeroResult;
 using ::ait::testing::ZeroRun;
 using ::testing::HasSubstr;
@@ -32,24 +34,66 @@ TEST(ZeroHybrid, GivesAllRanksTheSameBitsInEveryStage) {
     int ranks;
     int local;
   };
+  struct Sums {
+    ReduceWhen reduce;
+    DType reduction = DType::kFloat32;
+  };
   for (const auto& [ranks, local] : {Groups{4, 2}, Groups{6, 3}, Groups{3, 1}, Groups{2, 2}}) {
-    for (const ReduceWhen reduce : {ReduceWhen::kOnce, ReduceWhen::kEachMicroStep}) {
+    for (const auto& [reduce, reduction] :
+         {Sums{ReduceWhen::kOnce}, Sums{ReduceWhen::kEachMicroStep},
+          Sums{ReduceWhen::kEachMicroStep, DType::kBFloat16}}) {
       ZeroRun run{.options = {.zero_stage = ZeroStage::kOptimizer,
+                              .precision = {.reduction = reduction},
                               .reduce = reduce,
                               .first_bucket = Bytes(256),
                               .bucket_cap = Bytes(2000)},
                   .optimizer = &adamw,
-                  .steps = 20,
+                  .steps = 9,
                   .micro_steps = 2};
       const auto split = [local](Communicator& all, DataParallelOptions& options) {
         SplitIntoHosts(all, local, options);
       };
       const ZeroResult one = TrainZeroThreads(ranks, run, split);
-      run.options.zero_stage = ZeroStage::kGradients;
-      EXPECT_EQ(Difference(TrainZeroThreads(ranks, run, split), one), "") << ranks;
+      for (const ZeroStage stage : {ZeroStage::kGradients, ZeroStage::kParameters}) {
+        run.options.zero_stage = stage;
+        EXPECT_EQ(Difference(TrainZeroThreads(ranks, run, split), one), "")
+            << ranks << ", stage " << static_cast<int>(stage) << ", " << Name(reduction);
+      }
       if (local == ranks) {  // no replicas: nothing but sharding
         EXPECT_EQ(Difference(TrainZeroThreads(ranks, run), one), "") << ranks;
       }
+    }
+  }
+}
+
+// Those who wait for it stand in its shard group, in its replicas, and further off.
+TEST(ZeroHybrid, AFailureOfOneRankEndsAll) {
+  for (const ZeroStage stage : {ZeroStage::kGradients, ZeroStage::kParameters}) {
+    for (const ReduceWhen reduce : {ReduceWhen::kOnce, ReduceWhen::kEachMicroStep}) {
+      RunRanks(4, [stage, reduce](std::shared_ptr<Communicator> all) {
+        const int rank = all->rank().value();
+        const Time begin = SystemClock().now();
+        const ZeroModel model;
+        DataParallelOptions options{
+            .zero_stage = stage, .reduce = reduce, .units = ZeroModel::Units()};
+        SplitIntoHosts(*all, 2, options);
+        auto engine = Engine(all, model.Parameters(), options);
+        EXPECT_OK(engine->SetOptimizer(Sgd{}));
+        EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+        if (rank == 1) {
+          engine->Abort(OkStatus());
+          EXPECT_OK(engine->status());
+          engine->Abort(InternalError("the data has ended"));
+        }
+        const auto step = [&]() -> Status {
+          AIT_RETURN_IF_ERROR(engine->Backward(model.Loss(*engine, rank, true, rank == 0)));
+          return engine->FinishGradients({}).status();
+        };
+        const Status failed = internal::CatchAsStatus(step);
+        EXPECT_THAT(Message(failed), HasSubstr("the data has ended"));
+        EXPECT_FALSE(engine->status().ok());
+        EXPECT_LT(SystemClock().now() - begin, std::chrono::seconds(15));
+      });
     }
   }
 }

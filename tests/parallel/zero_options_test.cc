@@ -3,6 +3,8 @@
 #include <ATen/ops/ones.h>
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "ait/optim/sgd.h"
 #include "ait/parallel/compression.h"
@@ -271,6 +273,66 @@ TEST(ZeroModel, ChangedAfterCreationIsFoundAndNamed) {
     at::Tensor(b).set_data(before);
     EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
   }
+}
+
+// The peers are on their way to the update, and would wait for a rank that does not take part.
+TEST(ZeroOptions, AnUpdateThatOneRankRefusesEndsAll) {
+  for (const bool is_moved : {false, true}) {
+    RunRanks(2, [is_moved](std::shared_ptr<Communicator> communicator) {
+      const bool is_faulty = communicator->rank() == Rank(1);
+      const at::Tensor a = Leaf({128}, 1);
+      auto engine = Engine(communicator, List({{"a", a}}), {.zero_stage = ZeroStage::kOptimizer});
+      EXPECT_OK(engine->SetOptimizer(Sgd{}));
+      EXPECT_OK(Reduce(*engine, a.sum()));
+      if (is_faulty && is_moved) a.set_data(a.detach().clone());
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      const Status refused = engine->Update({.gradient_scale = is_faulty && !is_moved ? nan : 1.0});
+      EXPECT_THAT(Message(refused), HasSubstr("rank 1, step 1, Update: "));
+      EXPECT_THAT(Message(refused),
+                  HasSubstr(is_moved ? "parameter a was moved" : "gradient_scale is nan"));
+      EXPECT_FALSE(engine->status().ok());
+    });
+  }
+}
+
+// AdamW whose state one rank has no room for.
+class OneRankIsFull final : public Optimizer {
+ public:
+  explicit OneRankIsFull(bool is_full) : is_full_(is_full) {}
+  std::string_view name() const override { return adamw_.name(); }
+  int state_version() const override { return adamw_.state_version(); }
+  std::vector<std::string> state_names() const override { return adamw_.state_names(); }
+  double learning_rate() const override { return adamw_.learning_rate(); }
+  const ParameterGroups& groups() const override { return adamw_.groups(); }
+  std::string Describe() const override { return adamw_.Describe(); }
+  StatusOr<std::unique_ptr<BoundOptimizer>> Bind(const ParameterLayout& layout,
+                                                 BindOptions options) const override {
+    if (is_full_) return ResourceExhaustedError("the disk is full");
+    return adamw_.Bind(layout, std::move(options));
+  }
+
+ private:
+  AdamW adamw_{{.learning_rate = 0.1}};
+  bool is_full_;
+};
+
+TEST(ZeroOptions, AnOptimizerThatOneRankCannotBindIsSetOnNone) {
+  RunRanks(2, [](std::shared_ptr<Communicator> communicator) {
+    const at::Tensor a = Leaf({128}, 1);
+    auto engine = Engine(
+        communicator, List({{"a", a}}),
+        {.zero_stage = ZeroStage::kOptimizer, .precision = {.parameters = DType::kBFloat16}});
+    const Status failed = engine->SetOptimizer(OneRankIsFull(communicator->rank() == Rank(1)));
+    EXPECT_THAT(Message(failed), HasSubstr("the disk is full"));
+    EXPECT_TRUE(engine->optimizers().empty());
+    EXPECT_OK(engine->SetOptimizer(OneRankIsFull(false)));
+    EXPECT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    EXPECT_THAT(engine->SetOptimizer(Sgd{}), StatusIs(StatusCode::kFailedPrecondition,
+                                                      HasSubstr("micro-steps of a step are open")));
+    EXPECT_OK(engine->Backward(a.sum()));
+    EXPECT_OK(engine->FinishGradients({}));
+    EXPECT_OK(engine->Update({}));
+  });
 }
 
 }  // namespace

@@ -209,8 +209,9 @@ class DataParallel {
 
   /// Binds the optimizer to the elements that this rank owns, with fresh state; masters begin with
   /// the fp32 values that the parameters had at Create, or have in the optimizer before.
-  /// **Errors.** as `Optimizer::Bind`; InvalidArgument that names a parameter: the algorithm needs
-  /// it whole, and slices cut it; Unimplemented: one is fp64.
+  /// **Errors.** as `Optimizer::Bind`, where the call is collective on all ranks if on one;
+  /// InvalidArgument that names a parameter: the algorithm needs it whole, and slices cut it;
+  /// Unimplemented: one is fp64; FailedPrecondition: micro-steps are open. The optimizer before stays.
   Status SetOptimizer(const Optimizer& optimizer, SimdLevel max_simd_level = SimdLevel::kAvx512);
   /// One per flat buffer, in the order of `layout().groups()`; empty before SetOptimizer.
   std::span<const std::unique_ptr<BoundOptimizer>> optimizers() const;
@@ -232,12 +233,19 @@ class DataParallel {
   /// Takes the step in one pass, and **blocks** until all parameters are new on this rank: where
   /// stages shard the update, the owner of a slice writes it to all ranks, or they gather it.
   /// Sums stay until the next step writes over them: nothing is zeroed, and `gradients_after` has no
-  /// effect. **Errors.** FailedPrecondition: before FinishGradients or without an optimizer.
+  /// effect. **Errors.** FailedPrecondition: before FinishGradients or without an optimizer. From
+  /// kOptimizer on peers wait for this rank: what else it refuses, such as a scale that is not finite
+  /// or a parameter that was moved, ends the engine.
   Status Update(const StepOptions& options);
 
   /// Ends the step without an update: its gradients count as zero. Also throws away micro-steps
   /// accumulated so far; with kEachMicroStep on all ranks. Refused while a last micro-step is open.
   Status Discard();
+
+  /// Ends the engine for a reason outside of it, such as an exception in the loss function: aborts
+  /// its communicators, those of hybrid sharding too, so that no peer waits for this rank. Nothing if
+  /// it has ended, or if `reason` is ok.
+  void Abort(const Status& reason);
 
   /// **Collective. Blocks.** Gives all ranks the buffers of rank 0. Not while a micro-step that
   /// reduces is open.
