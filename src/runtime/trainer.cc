@@ -94,6 +94,8 @@ Status Trainer::Impl::Prepare(const Optimizer& optimizer) {
   }
   if (options.loss_scaler) scaler_.emplace(*options.loss_scaler);
   if (options.plateau) plateau_.emplace(*options.plateau);
+  if (parameters_are_fp16_ || options.autocast == DType::kFloat16)  // the rest is seen in forward
+    AIT_RETURN_IF_ERROR(CheckScaling(options.autocast == DType::kFloat16));
   AIT_RETURN_IF_ERROR(CheckSelection(optimizer.groups(), SegmentsOf(engine.layout())));
   AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
   if (options.directory.empty() || !is_first()) return OkStatus();
@@ -113,7 +115,8 @@ Status Trainer::Impl::End(Status reason) {
 Status Trainer::Impl::Fail(const Status& reason) {
   if (!engine.status().ok()) return End(reason);
   const Status located = Annotate(AtStep(reason), StrCat("rank ", engine.communicator()->rank()));
-  engine.communicator()->Abort(located);
+  // The engine knows all groups that peers may wait in. A lone rank may try again.
+  if (engine.communicator()->size().value() > 1) engine.Abort(located);
   return End(located);
 }
 

@@ -82,13 +82,16 @@ ToyRank::ToyRank(std::shared_ptr<Communicator> communicator, DataParallelOptions
                  .value()) {}
 
 void RunRanks(int size, const std::function<void(ToyRank&)>& body,
-              const DataParallelOptions& options) {
+              const DataParallelOptions& options,
+              const std::function<void(Communicator&, DataParallelOptions&)>& adjust) {
   const auto group = MakeThreadGroup(WorldSize(size), {.timeout = std::chrono::seconds(20)});
   std::vector<std::thread> threads;
   for (const auto& communicator : group) {
-    threads.emplace_back([&body, &options, communicator] {
+    threads.emplace_back([&body, &options, &adjust, communicator] {
       at::set_num_threads(1);
-      ToyRank rank(communicator, options);
+      DataParallelOptions own = options;
+      if (adjust != nullptr) adjust(*communicator, own);
+      ToyRank rank(communicator, own);
       body(rank);
     });
   }

@@ -57,9 +57,11 @@ struct ToyRank {
   std::unique_ptr<DataParallel> engine;
 };
 
-/// Runs `body` on `size` ranks, each a thread, and waits for them.
+/// Runs `body` on `size` ranks, each a thread, and waits for them. `adjust` may change the options of
+/// a rank, such as its groups of hybrid sharding.
 void RunRanks(int size, const std::function<void(ToyRank&)>& body,
-              const DataParallelOptions& options = {});
+              const DataParallelOptions& options = {},
+              const std::function<void(Communicator&, DataParallelOptions&)>& adjust = nullptr);
 
 }  // namespace ait::testing
 

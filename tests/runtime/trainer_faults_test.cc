@@ -142,6 +142,33 @@ TEST(Trainer, AnExceptionOnOneRankEndsAllAndNamesIt) {
   });
 }
 
+// The peers wait in the groups of hybrid sharding, not in the communicator of all.
+TEST(Trainer, AnExceptionOnOneRankEndsAllGroupsOfHybridSharding) {
+  for (const ReduceWhen reduce : {ReduceWhen::kOnce, ReduceWhen::kEachMicroStep}) {
+    RunRanks(
+        4,
+        [&](ToyRank& rank) {
+          const Time begin = SystemClock().now();
+          Trainer trainer(*rank.engine, Sgd{}, {.accumulate = 2});
+          ASSERT_OK(Step(trainer, rank));
+          ASSERT_OK(Step(trainer, rank));
+          const bool is_faulty = rank.rank() == 1;
+          auto failed = Step(trainer, rank, is_faulty ? Fault::kThrow : Fault::kNone);
+          if (failed.ok()) failed = Step(trainer, rank);
+          const StatusCode code = is_faulty ? StatusCode::kUnknown : StatusCode::kAborted;
+          EXPECT_THAT(failed, StatusIs(code, HasSubstr("the model is unwell")));
+          EXPECT_FALSE(rank.engine->status().ok());
+          EXPECT_LT(SystemClock().now() - begin, std::chrono::seconds(15)) << "a time-out is 20 s";
+        },
+        {.zero_stage = ZeroStage::kGradients, .reduce = reduce},
+        [](Communicator& all, DataParallelOptions& options) {
+          const int number = all.rank().value();
+          options.hybrid.shard = all.Split(number / 2, number).value();
+          options.hybrid.replicate = all.Split(number % 2, number).value();
+        });
+  }
+}
+
 TEST(Trainer, ATokenThatTheModelHasNoPlaceForIsAnError) {
   RunRanks(1, [&](ToyRank& rank) {
     Trainer trainer(*rank.engine, Sgd{});

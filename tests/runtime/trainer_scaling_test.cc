@@ -234,6 +234,7 @@ TEST(TrainerScaling, Fp16WithoutAScalerIsRefusedHoweverItComes) {
   };
   RunRanks(1, [&](ToyRank& rank) {
     Trainer trainer(*rank.engine, Sgd{}, {.autocast = DType::kFloat16});
+    refused(trainer.status());  // known before any forward
     refused(Step(trainer, rank).status());
   });
   RunRanks(1, [&](ToyRank& rank) {
