@@ -11,128 +11,47 @@
 // Settings: rounds=7 (a block), blocks=3, configurations=A,B.
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/randint.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "ait/base/throw_on_error.h"
-#include "ait/comm/shared_memory.h"
-#include "ait/comm/tcp_store.h"
 #include "ait/comm/thread_group.h"
 #include "ait/comm/world.h"
-#include "ait/launch/launcher.h"
-#include "ait/optim/adam.h"
-#include "ait/parallel/data_parallel.h"
-#include "ait/parallel/module.h"
 #include "ait/tensor/gloo.h"
-#include "gpt.h"
+#include "gpt_step.h"
+#include "support/rank_programs.h"
 #include "support/report.h"
 
 namespace ait {
 namespace {
 
 using benchmarks::Median;
-using Samples = std::map<std::string, std::vector<double>>;  // variant -> ms of each round
-
-/// One way to take a step, with a model of its own.
-class Variant {
- public:
-  Variant(const GptConfig& config, std::shared_ptr<Communicator> communicator) : model_(config) {
-    engine_ = ThrowOnError(DataParallel::Create(std::move(communicator), NamedParameters(*model_)));
-    ThrowOnError(engine_->SetOptimizer(AdamW{{.learning_rate = 3e-4,
-                                              .beta1 = 0.9,
-                                              .beta2 = 0.95,
-                                              .epsilon = 1e-8,
-                                              .weight_decay = 0.1}}));
-  }
-
-  void Step(const at::Tensor& inputs, const at::Tensor& targets) {
-    ThrowOnError(engine_->BeginMicroStep(MicroStep::kLast));
-    at::Tensor loss = at::cross_entropy_loss(model_->forward(inputs).flatten(0, 1),
-                                             targets.flatten(), {}, at::Reduction::Sum);
-    ThrowOnError(engine_->Backward(loss));
-    const GradientSummary summary =
-        ThrowOnError(engine_->FinishGradients({.count = targets.numel()}));
-    ThrowOnError(engine_->Update({.gradient_scale = 1.0 / static_cast<double>(summary.count)}));
-  }
-
- private:
-  Gpt model_;
-  std::unique_ptr<DataParallel> engine_;
-};
-
-double Milliseconds(Duration duration) {
-  return std::chrono::duration<double, std::milli>(duration).count();
-}
-
-constexpr std::chrono::seconds kJoin(60);
+using Samples = benchmarks::Milliseconds;
 
 /// What a rank does: alternates the variants, and rank 0 prints one JSON object.
 int RunRank(const std::string& name, int rounds) {
   at::set_num_threads(1);
   const GptConfig config = *GptConfig::Named(name);
   auto world = ThrowOnError(World::FromEnvironment({.transport = Gloo()}));
-  Communicator& all = *world->communicator();
   torch::manual_seed(1);
-  std::map<std::string, std::unique_ptr<Variant>> variants;
-  variants["shm"] = std::make_unique<Variant>(
-      config,
-      std::make_shared<Communicator>(ThrowOnError(JoinSharedMemory(
-          *world->store(), "benchmark", world->rank(), world->size(), Deadline::After(kJoin)))));
-  variants["gloo"] = std::make_unique<Variant>(config, world->communicator());
-  variants["plain"] = std::make_unique<Variant>(config, MakeThreadGroup(WorldSize(1))[0]);
-  const at::Tensor tokens =
-      at::randint(config.vocabulary, {config.batch, config.context + 1}, at::kLong);
-  const at::Tensor inputs = tokens.slice(1, 0, config.context).contiguous();
-  const at::Tensor targets = tokens.slice(1, 1).contiguous();
-
-  Samples samples;
-  for (int round = 0; round < rounds + 2; ++round) {
-    for (const auto& [variant, step] : variants) {
-      ThrowOnError(all.Barrier().Wait());
-      const Time start = SystemClock().now();
-      step->Step(inputs, targets);
-      std::vector<double> slowest = {Milliseconds(SystemClock().now() - start)};
-      ThrowOnError(all.AllReduce(View(slowest), ReduceOp::kMax).Wait());
-      if (round >= 2) samples[variant].push_back(slowest[0]);
-    }
-  }
+  const benchmarks::GptBatch batch = benchmarks::GptBatch::Random(config);
+  std::vector<benchmarks::NamedStep> steps;
+  const auto add = [&](const std::string& variant, std::shared_ptr<Communicator> communicator) {
+    auto step = std::make_shared<benchmarks::GptStep>(config, std::move(communicator));
+    steps.emplace_back(variant, [step, &batch] { step->Run(batch); });
+  };
+  add("shm", benchmarks::JoinSharedMemoryOf(*world, "benchmark"));
+  add("gloo", ThrowOnError(world->communicator()->Split(0, world->rank().value())));
+  add("plain", MakeThreadGroup(WorldSize(1))[0]);
+  const Samples samples = benchmarks::Alternate(*world->communicator(), steps, rounds);
   if (world->rank() == Rank(0)) std::printf("%s\n", nlohmann::json(samples).dump().c_str());
   return 0;
-}
-
-/// Collects what the ranks print on standard output.
-class Lines final : public RankOutput {
- public:
-  void Write(Rank, RankStream stream, std::string_view text) override {
-    if (stream == RankStream::kOutput) text_ += text;
-    if (stream == RankStream::kError) std::fwrite(text.data(), 1, text.size(), stderr);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-/// Runs a program as two ranks of one thread each, unbound as the peer is; returns what they print.
-std::string RunRanks(std::vector<std::string> command, RankPort port) {
-  Lines lines;
-  auto launcher = ThrowOnError(Launcher::Create({.command = std::move(command),
-                                                 .world_size = WorldSize(2),
-                                                 .binding = CpuBinding::kNone,
-                                                 .threads = 1,
-                                                 .output = &lines,
-                                                 .port = port}));
-  ThrowOnError(ThrowOnError(launcher.Run()).status);
-  return lines.text();
 }
 
 void Append(Samples& all, const std::string& variant, const std::vector<double>& values) {
@@ -150,14 +69,12 @@ void Measure(benchmarks::Report& report, const std::string& self, const std::str
   const std::string rounds = report.Setting("rounds", "7");
   Samples ours, peers;
   for (int block = 0; block < std::stoi(report.Setting("blocks", "3")); ++block) {
-    const auto printed =
-        nlohmann::json::parse(RunRanks({self, "rank", name, rounds}, RankPort::kInherited));
-    for (const auto& [variant, values] : printed.items()) Append(ours, variant, values);
+    for (const auto& row : benchmarks::RunRanks({self, "rank", name, rounds})) {
+      for (const auto& [variant, values] : row.items()) Append(ours, variant, values);
+    }
     if (report.peers_python().empty()) continue;
-    std::istringstream lines(
-        RunRanks({report.peers_python(), AIT_PEER_SCRIPT, name, rounds}, RankPort::kFree));
-    for (std::string line; std::getline(lines, line);) {
-      const auto row = nlohmann::json::parse(line);
+    for (const auto& row : benchmarks::RunRanks(
+             {report.peers_python(), AIT_PEER_SCRIPT, name, rounds}, RankPort::kFree)) {
       Append(peers, row["variant"].get<std::string>() + "/" + row["optimizer"].get<std::string>(),
              row["step_ms"]);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an engine begins: values that all ranks agree on, parameters in their flat buffers, gradients
 // in theirs, hooks in autograd.
+#include <malloc.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -77,6 +78,9 @@ Status DataParallel::Impl::Start(NamedTensors parameters) {
   const Status sharded = MakeUnits(memory);
   if (!sharded.ok()) return End(sharded, "sharding the parameters of units");
   AIT_RETURN_IF_ERROR(BroadcastParameters());
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // what the parameters have left, of which malloc would keep a part
+#endif
   const Status made = MakeGradients(memory);
   if (!made.ok()) return End(made, "making the gradients");
   fired_.resize(store_->handles().size());
