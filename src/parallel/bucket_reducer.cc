@@ -176,6 +176,14 @@ StatusOr<bool> BucketReducer::WaitForOne() {
   return true;
 }
 
+StatusOr<bool> BucketReducer::TakeOneIfDone() {
+  if (taken_ == next_) return false;
+  const int oldest = taken_;
+  Poll();
+  if (!failed_.ok()) return failed_;
+  return taken_ > oldest;
+}
+
 Status BucketReducer::Finish() {
   while (taken_ < next_) {
     TakeFront();

@@ -62,6 +62,9 @@ class BucketReducer {
   /// **Blocks.** Until the oldest bucket in flight is reduced; false if none is.
   StatusOr<bool> WaitForOne();
 
+  /// The same without waiting: false too if the oldest is still being reduced.
+  StatusOr<bool> TakeOneIfDone();
+
   /// **Blocks.** Until the buckets are reduced, in order. After an error the communicators are
   /// aborted and nothing is in flight.
   Status Finish();

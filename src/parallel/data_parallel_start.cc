@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an engine begins: values that all ranks agree on, parameters in their flat buffers, gradients
 // in theirs, hooks in autograd.
-#include <malloc.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -78,9 +77,6 @@ Status DataParallel::Impl::Start(NamedTensors parameters) {
   const Status sharded = MakeUnits(memory);
   if (!sharded.ok()) return End(sharded, "sharding the parameters of units");
   AIT_RETURN_IF_ERROR(BroadcastParameters());
-#ifdef __GLIBC__
-  ::malloc_trim(0);  // what the parameters have left, of which malloc would keep a part
-#endif
   const Status made = MakeGradients(memory);
   if (!made.ok()) return End(made, "making the gradients");
   fired_.resize(store_->handles().size());
@@ -118,9 +114,13 @@ Status DataParallel::Impl::MakeGradients(const MemoryHandle& memory) {
                                        .handles = store_->handle_counts()});
   if (reduces_each_) {
     const bool packed = options.zero_stage >= ZeroStage::kGradients;
-    AIT_ASSIGN_OR_RETURN(
-        gradients_, internal::MakeStreamedGradients(std::move(plan), packed,
-                                                    [this] { return reducer_->WaitForOne(); }));
+    // A peer may need this rank for a unit that it gathers before it comes to what this one would
+    // wait for: then the ring grows.
+    const bool may_wait = units_ == nullptr || units_->shards().is_direct();
+    AIT_ASSIGN_OR_RETURN(gradients_,
+                         internal::MakeStreamedGradients(std::move(plan), packed, [this, may_wait] {
+                           return may_wait ? reducer_->WaitForOne() : reducer_->TakeOneIfDone();
+                         }));
   } else {
     AIT_ASSIGN_OR_RETURN(gradients_, internal::MakeKeptGradients(std::move(plan)));
   }

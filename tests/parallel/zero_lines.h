@@ -20,8 +20,8 @@ inline std::string ZeroLines(const std::shared_ptr<Communicator>& communicator) 
   std::string lines;
   for (const char* precision : {"fp32", "bf16"}) {
     for (const ReduceWhen reduce : {ReduceWhen::kOnce, ReduceWhen::kEachMicroStep}) {
-      for (const ZeroStage stage :
-           {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients}) {
+      for (const ZeroStage stage : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients,
+                                    ZeroStage::kParameters}) {
         ZeroRun run{.options = {.zero_stage = stage,
                                 .precision = *PrecisionNamed(precision),
                                 .reduce = reduce,

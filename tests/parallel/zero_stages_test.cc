@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // All stages of ZeRO give the same parameters and the same optimizer state, bit for bit.
+#include "ait/optim/adafactor.h"
 #include "ait/optim/adam.h"
+#include "ait/optim/lion.h"
+#include "ait/optim/muon.h"
 #include "ait/optim/sgd.h"
 #include "parallel/zero_training.h"
 
@@ -43,6 +46,9 @@ TEST_P(ZeroStages, GiveTheSameBits) {
   const Sgd sgd({.learning_rate = 1e-2, .momentum = 0.9});
   run.optimizer = &sgd;
   if (ranks < 4) ExpectEqualStages(ranks, run);
+  const Lion lion({.learning_rate = 1e-3});
+  run.optimizer = &lion;
+  if (ranks == 3) ExpectEqualStages(ranks, run);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ZeroStages, ::testing::Values(1, 2, 3, 4, 7, 8));
@@ -73,6 +79,19 @@ TEST(ZeroSlices, OfWholeParametersChangeNoBit) {
        {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
     run.options.zero_stage = stage;
     EXPECT_EQ(Difference(TrainZeroThreads(4, run), expected), "") << static_cast<int>(stage);
+  }
+}
+
+TEST(ZeroSlices, LetOptimizersOfWholeParametersGiveTheSameBits) {
+  const Muon muon({.learning_rate = 1e-2});
+  const Adafactor adafactor;
+  for (const Optimizer* optimizer :
+       {static_cast<const Optimizer*>(&muon), static_cast<const Optimizer*>(&adafactor)}) {
+    ExpectEqualStages(3, {.options = {.slices = SliceRule::kWholeParameters,
+                                      .first_bucket = Bytes(3000),
+                                      .bucket_cap = Bytes(3000)},
+                          .optimizer = optimizer,
+                          .steps = 15});
   }
 }
 
