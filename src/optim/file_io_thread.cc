@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/signal_mask.h"
 #include "optim/file_io.h"
 
 namespace ait::inline v0::internal {
@@ -19,13 +19,9 @@ namespace {
 class FileThread final : public FileIo {
  public:
   FileThread(int fd, std::unique_ptr<FileCalls> calls) : fd_(fd), calls_(std::move(calls)) {
-    // The signals of the process are not for this thread.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const BlockedSignals blocked;
     thread_ = std::thread([this] { Run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_setname_np(thread_.native_handle(), "ait-file");
   }
 
   ~FileThread() override {

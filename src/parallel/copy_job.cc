@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+
 #include <algorithm>
 #include <system_error>
 #include <utility>
 
+#include "base/signal_mask.h"
 #include "parallel/copy_job_internal.h"
 
 namespace ait::inline v0::internal {
@@ -57,11 +60,13 @@ void CopyJob::Cancel() {
 StatusOr<std::unique_ptr<CopyThread>> CopyThread::Start() {
   auto thread = std::unique_ptr<CopyThread>(new CopyThread);
   try {
+    const BlockedSignals blocked;
     thread->thread_ = std::thread([self = thread.get()] { self->Run(); });
   } catch (const std::system_error& error) {
     return ResourceExhaustedError("the thread that gathers ahead could not be started: ",
                                   error.what(), "; allow more threads, or set prefetch to 0");
   }
+  pthread_setname_np(thread->thread_.native_handle(), "ait-gather");
   return thread;
 }
 
