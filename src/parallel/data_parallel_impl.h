@@ -46,6 +46,8 @@ class DataParallel::Impl {
   Status BroadcastBuffers();
   StatusOr<WholeParameters> GatherFull();
   Status KeepWhole();
+  /// **Errors.** FailedPrecondition: a step is not over, or the engine has ended.
+  Status BetweenSteps(const char* call) const;
   MemoryReport Memory() const;
   StatusOr<CompressionState> SaveCompression() const;
   StatusOr<std::string> LoadCompression(std::span<const CompressionState> states);
@@ -133,7 +135,6 @@ class DataParallel::Impl {
   Status KeepMasters();
 
   Status Usable(const char* call) const;
-  Status BetweenSteps(const char* call) const;
   OperationOptions Labelled(std::string label) const;
   const FlatBucket& bucket(int b) const { return layout.buckets()[static_cast<std::size_t>(b)]; }
   int bucket_count() const { return static_cast<int>(layout.buckets().size()); }

@@ -99,11 +99,10 @@ Buffer DataParallel::Impl::OwnParameters(int b) const {
 }
 
 StatusOr<WholeParameters> DataParallel::Impl::GatherFull() {
-  AIT_RETURN_IF_ERROR(Usable("GatherFull"));
+  AIT_RETURN_IF_ERROR(BetweenSteps("GatherFull"));
   auto state = std::make_unique<WholeParameters::State>();
   state->engine = self_;
   if (units_ == nullptr) return WholeParameters(std::move(state));
-  AIT_RETURN_IF_ERROR(BetweenSteps("GatherFull"));
   for (int unit = 0; unit < units_->unit_count(); ++unit) {
     const Status entered = units_->Enter(unit);
     if (entered.ok()) continue;
@@ -120,12 +119,17 @@ Status WholeParameters::Keep() {
     return FailedPreconditionError("Keep: the data-parallel engine has gone");
   }
   DataParallel::Impl& engine = **state_->engine;
+  AIT_RETURN_IF_ERROR(engine.BetweenSteps("Keep"));
+  if (state_->units != nullptr && state_->units->epoch != state_->epoch) {
+    return FailedPreconditionError(
+        "Keep: the parameters of units are not whole any more, a step has released them; call "
+        "GatherFull again");
+  }
   const Status kept = internal::CatchAsStatus([&] { return engine.KeepWhole(); });
   return kept.ok() || !engine.ended.ok() ? kept : engine.End(kept, "taking over parameters");
 }
 
 Status DataParallel::Impl::KeepWhole() {
-  AIT_RETURN_IF_ERROR(BetweenSteps("Keep"));
   AIT_RETURN_IF_ERROR(Meet("before the parameters change"));  // nobody gathers
   if (units_ != nullptr) {
     for (int unit = 0; unit < units_->unit_count(); ++unit) units_->Store(unit);

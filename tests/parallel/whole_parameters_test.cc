@@ -68,6 +68,30 @@ TEST(WholeParametersTest, BelowStage3EverythingIsWholeAnyway) {
   ASSERT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
   EXPECT_THAT(moved.Keep(),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("step is not over")));
+  EXPECT_THAT(engine->GatherFull().status(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("step is not over")));
+  ASSERT_OK(engine->Discard());
+  EXPECT_OK(moved.Keep()) << "a refusal does not end the engine";
+}
+
+TEST(WholeParametersTest, WhatAStepHasReleasedIsNotKept) {
+  UnitModel model(1);
+  auto engine = Engine(Alone(), model.Parameters(),
+                       {.zero_stage = ZeroStage::kParameters, .units = UnitModel::Units()});
+  ASSERT_OK(engine->SetOptimizer(AdamW{{.learning_rate = 1e-2}}));
+  auto whole = engine->GatherFull();
+  ASSERT_OK(whole);
+  ASSERT_OK(engine->BeginMicroStep(MicroStep::kLast));
+  EXPECT_THAT(whole->Keep(), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("is not over")));
+  const at::Tensor tokens = testing::Tokens(6, 1);
+  ASSERT_OK(engine->Backward(model.Loss(*engine, tokens, tokens)));
+  ASSERT_OK(engine->FinishGradients({}).status());
+  ASSERT_OK(engine->Update({}));
+  EXPECT_THAT(whole->Keep(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("call GatherFull again")));
+  whole = engine->GatherFull();
+  ASSERT_OK(whole);
+  EXPECT_OK(whole->Keep()) << "a refusal does not end the engine";
 }
 
 }  // namespace

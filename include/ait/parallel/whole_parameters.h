@@ -33,7 +33,8 @@ class [[nodiscard]] WholeParameters {
 
   /// **Collective. Blocks.** Makes what the parameters hold, which is the same on all ranks, the
   /// parameters of the engine, its slices and fp32 masters too. Between steps only.
-  /// **Errors.** FailedPrecondition: a step is not over; those of the optimizer.
+  /// **Errors.** FailedPrecondition, and nothing is changed: a step is not over, or one has released
+  /// what was gathered since. Those of the optimizer end the engine.
   Status Keep();
 
  private:
