@@ -78,6 +78,7 @@ void DataParallel::Impl::ReportUnits() {
   counters.gathers += gathered.gathers;
   counters.gathered_bytes += gathered.bytes;
   counters.gather_exposed += gathered.exposed;
+  counters.gather_surprises += units_->TakeSurprises();
 }
 
 // The slices of frozen parameters are in the shards, too.

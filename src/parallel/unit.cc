@@ -26,14 +26,17 @@ UnitCall::UnitCall(DataParallel& engine, std::string_view name) {
   unit_ = ThrowOnError(impl.FindUnit(name));
   if (unit_ < 0) return;
   ThrowOnError(CatchAsStatus([&] { return impl.EnterUnit(unit_); }));
-  store_ = impl.units();
+  target_ = impl.units()->target();
+  epoch_ = target_->epoch;
   if (!c10::GradMode::is_enabled()) return;
   results_ = std::make_unique<Results>();
   results_->first_node = at::sequence_number::peek();
 }
 
 UnitCall::~UnitCall() {
-  if (store_ != nullptr) store_->Leave(unit_);
+  // The function may have ended the step, which ends all uses, or the engine.
+  if (target_ == nullptr || target_->store == nullptr || target_->epoch != epoch_) return;
+  target_->store->Leave(unit_);
 }
 
 void UnitCall::Add(const at::Tensor& result) {
@@ -41,7 +44,8 @@ void UnitCall::Add(const at::Tensor& result) {
 }
 
 void UnitCall::Watch() {
-  if (results_ != nullptr) store_->Watch(unit_, results_->tensors, results_->first_node);
+  if (results_ == nullptr || target_->store == nullptr) return;
+  target_->store->Watch(unit_, results_->tensors, results_->first_node);
 }
 
 }  // namespace ait::inline v0::internal

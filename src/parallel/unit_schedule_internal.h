@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace ait::inline v0::internal {
@@ -39,6 +40,8 @@ class UnitSchedule {
   /// Uses of this micro-step so far, and how many of them were not expected.
   const std::vector<int>& used() const { return used_; }
   std::int64_t surprises() const { return surprises_; }
+  /// Counts on from 0.
+  std::int64_t TakeSurprises() { return std::exchange(surprises_, 0); }
 
  private:
   std::vector<int> plan_;

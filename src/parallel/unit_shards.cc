@@ -46,6 +46,7 @@ StatusOr<std::unique_ptr<UnitShards>> UnitShards::Create(std::shared_ptr<Communi
   if (!options.memory) options.memory = HeapResource::Create();
   if (!options.whole_memory) options.whole_memory = HeapResource::Create({.max_cached = Bytes(0)});
   shards->shard_bytes_ = shard_bytes[rank];
+  shards->spare_.reserve(static_cast<std::size_t>(std::max(options.prefetch, 0)) + 1);
   // Addresses are exchanged for buffers of one size: that of the largest, of which the rest is
   // never touched.
   const std::int64_t largest = *std::ranges::max_element(shard_bytes);
@@ -112,7 +113,8 @@ StatusOr<HostBuffer> UnitShards::TakeBlock(std::int64_t bytes) {
 
 void UnitShards::GiveBlock(HostBuffer block) {
   if (block.data() == nullptr) return;
-  // As many as the next units will want; more there are only after all were whole.
+  // As many as the next units will want; more there are only after all were whole. There is room:
+  // blocks are given back where nothing may throw.
   if (std::ssize(spare_) <= options_.prefetch) {
     spare_.push_back(std::move(block));
   } else {

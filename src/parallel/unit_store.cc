@@ -43,6 +43,12 @@ std::string Away(const std::string& unit) {
                 "returns, or under DataParallel::GatherFull");
 }
 
+std::string Gone(const std::string& unit) {
+  return StrCat("the parameters of unit ", unit,
+                " are not there: the data-parallel engine that kept slices of them was destroyed; "
+                "save them before, under GatherFull");
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communicator> communicator,
@@ -71,6 +77,7 @@ StatusOr<std::unique_ptr<UnitStore>> UnitStore::Create(std::shared_ptr<Communica
   AIT_ASSIGN_OR_RETURN(store->shards_, UnitShards::Create(std::move(communicator), std::move(units),
                                                           std::move(buckets), std::move(options)));
   for (int unit = 0; unit < static_cast<int>(store->uses_.size()); ++unit) {
+    store->gone_.push_back(Gone(store->shards_->name(unit)));
     store->storages_.emplace_back(store->shards_->bytes(unit), Away(store->shards_->name(unit)));
   }
   store->AddMembers(layout, tensors, store->bucket_numbers_);
@@ -127,9 +134,7 @@ Status UnitStore::Move(int unit, const Agree& agree) {
 UnitStore::~UnitStore() {
   target_->store = nullptr;
   for (std::size_t unit = 0; unit < storages_.size(); ++unit) {
-    storages_[unit].Clear(StrCat("the parameters of unit ", shards_->name(static_cast<int>(unit)),
-                                 " are not there: the data-parallel engine that kept slices of "
-                                 "them was destroyed; save them before, under GatherFull"));
+    storages_[unit].Clear(std::move(gone_[unit]));
   }
 }
 
@@ -190,9 +195,9 @@ void UnitStore::GatherAhead() {
   }
 }
 
-void UnitStore::Leave(int unit) {
+void UnitStore::Leave(int unit) noexcept {
   int& uses = uses_[static_cast<std::size_t>(unit)];
-  if (uses == 0) return;  // Settle came first
+  if (uses == 0) return;  // Release came first
   if (--uses > 0) return;
   storages_[static_cast<std::size_t>(unit)].Clear();
   const int next = in_micro_step_ ? schedule_.next() : -1;
@@ -202,11 +207,16 @@ void UnitStore::Leave(int unit) {
 }
 
 void UnitStore::BeginMicroStep() {
+  surprises_ += schedule_.surprises();
   schedule_.Begin();
   in_micro_step_ = true;
 }
 
-Status UnitStore::Settle() {
+std::int64_t UnitStore::TakeSurprises() {
+  return std::exchange(surprises_, 0) + schedule_.TakeSurprises();
+}
+
+void UnitStore::Release() {
   in_micro_step_ = false;
   kept_ = -1;
   ++target_->epoch;
@@ -215,6 +225,10 @@ Status UnitStore::Settle() {
     storages_[static_cast<std::size_t>(unit)].Clear();
     shards_->Drop(unit);
   }
+}
+
+Status UnitStore::Settle() {
+  Release();
   return shards_->CheckOrder();
 }
 

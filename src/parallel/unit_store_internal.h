@@ -68,7 +68,8 @@ class UnitStore {
 
   /// **Blocks.** **Errors.** Those of gathering; the use has not begun then.
   Status Enter(int unit);
-  void Leave(int unit);
+  /// Of a use that began in the epoch of `target()`: who may be older compares.
+  void Leave(int unit) noexcept;
   bool in_use(int unit) const { return uses_[static_cast<std::size_t>(unit)] > 0; }
 
   /// Makes the nodes behind `results` that were created since `first_node` use the unit when they
@@ -77,8 +78,10 @@ class UnitStore {
 
   /// A micro-step begins: its order of units is recorded and foretold.
   void BeginMicroStep();
-  /// **Collective. Blocks.** Nothing is gathered ahead, and nothing kept, when this returns: shards
-  /// may change after a collective. Ends the uses of graphs that were left in the middle.
+  /// The micro-step is over: nothing is gathered ahead, and nothing kept. Ends all uses, also those
+  /// of graphs that were left in the middle and of calls that go on: a later `Leave` is not for them.
+  void Release();
+  /// **Collective. Blocks.** `Release`, after which shards may change behind a collective.
   /// **Errors.** As `UnitShards::CheckOrder`.
   Status Settle();
   /// Tells autograd that the parameters have changed.
@@ -104,6 +107,8 @@ class UnitStore {
   UnitShards& shards() { return *shards_; }
   const UnitShards& shards() const { return *shards_; }
   const UnitSchedule& schedule() const { return schedule_; }
+  /// Uses in micro-steps that were not expected, since the last look.
+  std::int64_t TakeSurprises();
   const std::shared_ptr<UnitTarget>& target() const { return target_; }
 
  private:
@@ -122,10 +127,12 @@ class UnitStore {
   const FlatLayout* layout_ = nullptr;
   std::vector<Member> members_;
   std::vector<SwappedStorage> storages_;  // by unit
+  std::vector<std::string> gone_;         // by unit: what its tensors say after the store
   std::vector<int> uses_;                 // by unit
   std::vector<int> bucket_numbers_;       // by bucket of the layout: that of the shards, or -1
   std::unique_ptr<UnitShards> shards_;
   UnitSchedule schedule_;
+  std::int64_t surprises_ = 0;  // of the micro-steps before this one
   std::shared_ptr<UnitTarget> target_ = std::make_shared<UnitTarget>();
   std::int64_t frozen_bytes_ = 0;
   std::int64_t own_frozen_bytes_ = 0;

@@ -65,6 +65,8 @@ struct StepCounters {
   std::int64_t gathers = 0;         // of units (ZeRO-3), in forward and in backward
   std::int64_t gathered_bytes = 0;  // of the whole units
   Duration gather_exposed{};        // that forward and backward stood still for them
+  std::int64_t gather_surprises =
+      0;  // uses of units in another order than in the micro-step before
   std::vector<BucketCounters> buckets;  // in order of reduction
   CompressionCounters compression;      // zeros without compression
 };

@@ -19,7 +19,8 @@
 //
 // Units may be called several times, inside each other, in any order, on some ranks only where the
 // ranks reach each other's memory (inside a host), and again inside of backward, as activation
-// checkpointing does. The order of one micro-step is expected of the next:
+// checkpointing does; a parameter that several recomputed calls use gets several gradients in one
+// backward, which only a micro-step that is not reduced can take (docs/parallel.md). The order of one micro-step is expected of the next:
 // `DataParallelOptions::prefetch` units are gathered ahead.
 //
 // **What the function returns** is searched for tensors, whose backward is followed into the call:
@@ -37,6 +38,7 @@
 // where it fails: the one place of ait that does. `Trainer::Step` and `DataParallel::Backward` turn
 // it into the Status that it was.
 
+#include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -55,7 +57,7 @@ class Tensor;
 namespace ait::inline v0 {
 namespace internal {
 
-class UnitStore;
+struct UnitTarget;
 
 /// A call of a unit, between gather and release.
 class UnitCall {
@@ -77,7 +79,8 @@ class UnitCall {
   struct Results;
   void Add(const at::Tensor& result);
 
-  UnitStore* store_ = nullptr;  // null: there is nothing to gather
+  std::shared_ptr<UnitTarget> target_;  // null: there is nothing to gather
+  std::int64_t epoch_ = 0;              // of the use
   int unit_ = -1;
   std::unique_ptr<Results> results_;  // null: no backward will come
 };
