@@ -141,6 +141,7 @@ void DataParallel::Impl::Abort(const Status& reason) {
   communicator->Abort(ended);
   if (shard_ != communicator) shard_->Abort(ended);
   if (replicate_ != nullptr) replicate_->Abort(ended);
+  if (units_ != nullptr) units_->shards().communicator().Abort(ended);  // its own without reach
 }
 
 // At the first gradient of a micro-step that is reduced, or at its end if none came. Takes the sums
@@ -319,6 +320,7 @@ Status DataParallel::Impl::BetweenSteps(const char* call) const {
 void DataParallel::Impl::CloseStep(GradientCompression::StepEnd end) {
   if (options.compression != nullptr) options.compression->EndStep(end);
   gradients_->Forget();
+  if (units_ != nullptr) units_->Release();
   state_ = State::kReady;
   in_step_ = false;
   reduces_ = false;

@@ -8,6 +8,7 @@
 // clang-format on
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,7 +57,8 @@ struct Training {
   UnitModel::Options model;
   bool only_rank_0_has_side = false;
   bool out_of_reach = false;
-  bool evaluate = false;  // between steps, on every rank as often as it likes
+  bool empty_last = false;  // a last micro-step without backward follows
+  bool evaluate = false;    // between steps, on every rank as often as it likes
 };
 
 Outcome Train(int ranks, const DataParallelOptions& options, const Training& training) {
@@ -73,11 +75,14 @@ Outcome Train(int ranks, const DataParallelOptions& options, const Training& tra
     std::vector<double> norms;
     for (int step = 0; step < training.steps; ++step) {
       for (int m = 0; m < training.accumulate; ++m) {
-        const bool last = m + 1 == training.accumulate;
+        const bool last = m + 1 == training.accumulate && !training.empty_last;
         ASSERT_OK(engine->BeginMicroStep(last ? MicroStep::kLast : MicroStep::kAccumulate));
         const at::Tensor tokens = Tokens(6, (step * training.accumulate + m) * ranks + rank);
         ASSERT_OK(engine->Backward(model.Loss(
             *engine, tokens, tokens.mul(3).add(1).remainder(UnitModel::kVocabulary), how)));
+      }
+      if (training.empty_last) {
+        ASSERT_OK(engine->BeginMicroStep(MicroStep::kLast));
       }
       const auto summary = engine->FinishGradients({.count = 6});
       ASSERT_OK(summary);
@@ -141,6 +146,24 @@ TEST(UnitTest, BlocksAreComputedAgainInBackward) {
   for (const int prefetch : {0, 1, 2}) {
     EXPECT_EQ(Train(2, Sharded(prefetch), again).parameters, expected.parameters);
   }
+}
+
+// Every block uses a parameter of the first, and runs a backward of its own inside backward.
+TEST(UnitTest, RecomputedBlocksMayShareAParameterWhereMicroStepsAreNotReduced) {
+  const Training training{.accumulate = 2, .model = {.checkpoint = true}, .empty_last = true};
+  DataParallelOptions once = Sharded();
+  once.reduce = ReduceWhen::kOnce;
+  EXPECT_EQ(Train(2, once, training).parameters, Train(2, {}, training).parameters);
+  RunRanks(1, [](const std::shared_ptr<Communicator>& communicator) {
+    UnitModel model(1);
+    auto engine = Engine(communicator, model.Parameters(), Sharded());
+    ASSERT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    const at::Tensor tokens = Tokens(6, 1);
+    EXPECT_THAT(engine->Backward(model.Loss(*engine, tokens, tokens, {.checkpoint = true})),
+                StatusIs(StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("blocks.0.up got a second gradient"),
+                               HasSubstr("ReduceWhen::kOnce"))));
+  });
 }
 
 TEST(UnitTest, AUnitMayBeUsedBySomeRanksOnly) {
@@ -292,6 +315,71 @@ TEST(UnitTest, AnEngineThatHasEndedThrows) {
   EXPECT_FALSE(engine->Backward(loss).ok());
   EXPECT_THAT(CatchAsStatus([&] { engine->Unit("side", [] {}); }),
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("has ended")));
+}
+
+TEST(UnitTest, ACallThatOutlivesItsStepEndsNoUseOfTheNext) {
+  UnitModel model(1);
+  auto engine = Engine(Alone(), model.Parameters(), Sharded());
+  ASSERT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+  std::optional<WholeParameters> whole;
+  engine->Unit("side", [&] {
+    ASSERT_OK(engine->Discard());
+    EXPECT_FALSE(CatchAsStatus([&] { return model.side.sum(); }).ok()) << "it was released";
+    auto gathered = engine->GatherFull();
+    ASSERT_OK(gathered);
+    whole = *std::move(gathered);
+  });
+  EXPECT_OK(CatchAsStatus([&] { return model.side.sum(); }).status());
+  whole.reset();
+  EXPECT_FALSE(CatchAsStatus([&] { return model.side.sum(); }).ok());
+  engine->Unit("side", [&] { engine.reset(); });
+}
+
+TEST(UnitTest, ARankThatFailsInBackwardFreesThoseThatGather) {
+  RunRanks(3, [](const std::shared_ptr<Communicator>& inside) {
+    const auto communicator = testing::OutOfReach(inside);
+    UnitModel model(1);
+    DataParallelOptions options = Sharded(0);
+    options.timeout = std::chrono::seconds(60);
+    auto engine = Engine(communicator, model.Parameters(), options);
+    ASSERT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    const at::Tensor tokens = Tokens(6, 1);
+    const at::Tensor loss = model.Loss(*engine, tokens, tokens);
+    if (communicator->rank() == Rank(1)) {
+      loss.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("on purpose"); });
+    }
+    const Status failed = engine->Backward(loss);
+    EXPECT_THAT(failed.ToString(), HasSubstr("on purpose"));
+    EXPECT_NE(failed.code(), StatusCode::kDeadlineExceeded);
+  });
+}
+
+TEST(UnitTest, WhatRunsAfterADiscardedStepIsNotExpectedOfTheNext) {
+  UnitModel model(1);
+  auto engine = Engine(Alone(), model.Parameters(), Sharded());
+  ASSERT_OK(engine->SetOptimizer(AdamW{{.learning_rate = 1e-2}}));
+  const at::Tensor tokens = Tokens(6, 1);
+  const auto step = [&](bool skip_side) {
+    ASSERT_OK(engine->BeginMicroStep(MicroStep::kLast));
+    ASSERT_OK(engine->Backward(model.Loss(*engine, tokens, tokens, {.skip_side = skip_side})));
+    ASSERT_OK(engine->FinishGradients({}).status());
+    ASSERT_OK(engine->Update({}));
+  };
+  step(false);
+  EXPECT_EQ(engine->counters().gather_surprises, 0) << "nothing is expected of the first";
+  ASSERT_OK(engine->BeginMicroStep(MicroStep::kAccumulate));
+  ASSERT_OK(engine->Backward(model.Loss(*engine, tokens, tokens)));
+  ASSERT_OK(engine->Discard());
+  for (int i = 0; i < 2; ++i) {
+    const c10::NoGradGuard no_grad;
+    engine->Unit("side", [] {});
+    engine->Unit("blocks.1", [] {});
+  }
+  step(false);
+  EXPECT_EQ(engine->counters().gather_surprises, 0);
+  step(true);
+  EXPECT_GT(engine->counters().gather_surprises, 0) << "a unit was left out";
 }
 
 // ---- what it costs ----
