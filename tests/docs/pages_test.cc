@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code of docs/training.md, docs/precision.md, docs/checkpoint.md and docs/optim.md, on a
-// corpus of a few sentences.
+// The code of docs/training.md, docs/precision.md, docs/checkpoint.md, docs/optim.md and
+// docs/zero.md, on a corpus of a few sentences.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,6 +17,7 @@
 #include "ait/optim/adam.h"
 #include "ait/parallel/data_parallel.h"
 #include "ait/parallel/module.h"
+#include "ait/parallel/unit.h"
 #include "ait/runtime/trainer.h"
 #include "ait/tensor/autocast.h"
 #include "ait/tensor/gloo.h"
@@ -110,7 +111,29 @@ ait::Status StepInBf16(ait::Trainer& trainer, Gpt& model, const ait::TokenBatch*
   });
   return step.status();
 }
+
+ait::StatusOr<at::Tensor> RunABlock(ait::World* world, Gpt& model, at::Tensor x) {
+  const ait::NamedTensors parameters = ait::NamedParameters(*model);
+  AIT_ASSIGN_OR_RETURN(auto engine,
+                       ait::DataParallel::Create(world->communicator(), parameters,
+                                                 {.zero_stage = ait::ZeroStage::kParameters,
+                                                  .precision = ait::Precision::Bf16(),
+                                                  .units = ait::UnitsUnder("blocks", parameters)}));
+  auto* block = model->blocks[0]->as<BlockImpl>();
+  x = engine->Unit("blocks.0", [&](const at::Tensor& in) { return block->forward(in); }, x);
+  return x;
+}
 // clang-format on
+
+TEST_F(Pages, ZeroIsThis) { ait::testing::ExpectCodeIsCompiled(AIT_DOCS "/zero.md", AIT_SOURCE); }
+
+TEST_F(Pages, ZeroRunsABlock) {
+  ASSERT_OK_AND_ASSIGN(auto world, ait::World::FromEnvironment());
+  Gpt model(config);
+  const at::Tensor x = at::ones({1, 4, config.width}, at::kBFloat16);
+  ASSERT_OK_AND_ASSIGN(const at::Tensor y, RunABlock(world.get(), model, x));
+  EXPECT_EQ(y.sizes(), x.sizes());
+}
 
 TEST_F(Pages, PrecisionIsThis) {
   ait::testing::ExpectCodeIsCompiled(AIT_DOCS "/precision.md", AIT_SOURCE);
