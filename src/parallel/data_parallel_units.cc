@@ -100,7 +100,11 @@ Buffer DataParallel::Impl::OwnParameters(int b) const {
 }
 
 StatusOr<WholeParameters> DataParallel::Impl::GatherFull() {
-  AIT_RETURN_IF_ERROR(BetweenSteps("GatherFull"));
+  AIT_RETURN_IF_ERROR(Usable("GatherFull"));
+  // While micro-steps accumulate, parameters are what they were: a run may end there, and save.
+  if (state_ != State::kReady && state_ != State::kAccumulating) {
+    AIT_RETURN_IF_ERROR(BetweenSteps("GatherFull"));
+  }
   auto state = std::make_unique<WholeParameters::State>();
   state->engine = self_;
   if (units_ == nullptr) return WholeParameters(std::move(state));

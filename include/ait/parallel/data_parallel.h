@@ -271,7 +271,7 @@ class DataParallel {
 
   /// **Collective. Blocks.** All parameters are whole on this rank while what it returns lives, or
   /// until the next step ends (ait/parallel/whole_parameters.h). **Errors.** FailedPrecondition: a
-  /// step is not over.
+  /// last micro-step is open, or its step is not over.
   StatusOr<WholeParameters> GatherFull();
 
   /// Bytes that the engine holds on this rank now, beside what the formulas say.
