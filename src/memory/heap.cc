@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+#include <mutex>
 #include <system_error>
 
 #include "memory/mapping_internal.h"

@@ -2,17 +2,12 @@
 #include "ait/memory/statistics.h"
 
 #include <algorithm>
+#include <mutex>
 
 namespace ait::inline v0 {
 
 std::shared_ptr<StatisticsResource> StatisticsResource::Create(MemoryHandle upstream) {
   return std::shared_ptr<StatisticsResource>(new StatisticsResource(std::move(upstream)));
-}
-
-MemoryProperties StatisticsResource::properties() const {
-  MemoryProperties properties = upstream_.properties();
-  properties.name = StrCat("statistics(", properties.name, ")");
-  return properties;
 }
 
 MemoryStatistics StatisticsResource::statistics() const {
@@ -21,7 +16,7 @@ MemoryStatistics StatisticsResource::statistics() const {
 }
 
 StatusOr<void*> StatisticsResource::DoAllocate(std::size_t bytes, std::size_t alignment) {
-  StatusOr<void*> block = upstream_.Allocate(bytes, alignment);
+  StatusOr<void*> block = upstream().Allocate(bytes, alignment);
   const std::lock_guard lock(mutex_);
   if (!block.ok()) {
     ++statistics_.failed_count;
@@ -41,7 +36,7 @@ StatusOr<void*> StatisticsResource::DoAllocate(std::size_t bytes, std::size_t al
 }
 
 void StatisticsResource::DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) {
-  upstream_.Deallocate(block, bytes, alignment);
+  upstream().Deallocate(block, bytes, alignment);
   const std::lock_guard lock(mutex_);
   statistics_.current_bytes -= static_cast<std::int64_t>(bytes);
   --statistics_.current_count;

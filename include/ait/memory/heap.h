@@ -20,10 +20,10 @@
 #include <cstddef>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "ait/base/types.h"
+#include "ait/memory/fork_safe_mutex.h"
 #include "ait/memory/resource.h"
 
 namespace ait::inline v0 {
@@ -66,7 +66,7 @@ class HeapResource final : public MemoryResource {
   void* TakeCached(std::size_t bytes);
 
   const HeapOptions options_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   Blocks by_age_;                                        // kept blocks, the oldest first
   std::array<std::vector<Blocks::iterator>, 512> bins_;  // the same by size class, oldest first
   std::size_t cached_bytes_ = 0;

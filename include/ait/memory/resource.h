@@ -19,6 +19,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -42,6 +43,7 @@ struct MemoryProperties {
   std::string name;  // for messages, such as "heap" or "statistics(heap)"
   Sharing sharing = Sharing::kThisProcess;
   Residence residence = Residence::kHost;
+  std::optional<int> node;  // the NUMA node on which it puts its blocks; nullopt if it chooses none
 };
 
 /// Hands out blocks of bytes. Derived classes write the three functions at the end; what every

@@ -17,10 +17,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
+#include <utility>
 #include <vector>
 
-#include "ait/memory/resource.h"
+#include "ait/memory/adaptor.h"
+#include "ait/memory/fork_safe_mutex.h"
 
 namespace ait::inline v0 {
 
@@ -39,11 +40,9 @@ struct MemoryStatistics {
 
 class StatisticsScope;
 
-class StatisticsResource final : public MemoryResource {
+class StatisticsResource final : public MemoryAdaptor {
  public:
   static std::shared_ptr<StatisticsResource> Create(MemoryHandle upstream);
-
-  MemoryProperties properties() const override;
 
   /// Since creation.
   MemoryStatistics statistics() const;
@@ -51,12 +50,12 @@ class StatisticsResource final : public MemoryResource {
  private:
   friend class StatisticsScope;
 
-  explicit StatisticsResource(MemoryHandle upstream) : upstream_(std::move(upstream)) {}
+  explicit StatisticsResource(MemoryHandle upstream)
+      : MemoryAdaptor("statistics", std::move(upstream)) {}
   StatusOr<void*> DoAllocate(std::size_t bytes, std::size_t alignment) override;
   void DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) override;
 
-  const MemoryHandle upstream_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   MemoryStatistics statistics_;
   std::vector<StatisticsScope*> scopes_;  // those that are open
 };
