@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "ait/memory/buffer.h"
 #include "ait/memory/heap.h"
+#include "ait/memory/pool.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
 #include "support/document.h"
@@ -21,6 +23,18 @@ StatusOr<HostBuffer> MakeWeights(std::size_t count) {
   AIT_ASSIGN_OR_RETURN(HostBuffer weights, HostBuffer::Create(memory, count * sizeof(float)));
   std::ranges::fill(weights.As<float>(), 0.0f);
   return weights;
+}
+
+StatusOr<PoolStatistics> UsePool(std::size_t bytes) {
+  PoolOptions options;
+  options.idle_time = std::chrono::seconds(30);
+  AIT_ASSIGN_OR_RETURN(const auto pool, PoolResource::Create(options));
+  AIT_ASSIGN_OR_RETURN(HostBuffer first, HostBuffer::Create(pool, bytes));
+  first = HostBuffer();
+  AIT_ASSIGN_OR_RETURN(HostBuffer second, HostBuffer::Create(pool, bytes / 2));
+  const PoolStatistics now = pool->statistics();
+  pool->Trim();
+  return now;
 }
 
 Status ShareBlock(std::size_t bytes) {
@@ -54,6 +68,9 @@ TEST(MemoryPage, ItsCodeRuns) {
   ASSERT_OK_AND_ASSIGN(const HostBuffer weights, MakeWeights(10));
   EXPECT_EQ(weights.As<float>()[9], 0.0f);
   EXPECT_OK(ShareBlock(1000));
+  ASSERT_OK_AND_ASSIGN(const PoolStatistics pool, UsePool(std::size_t{1} << 20));
+  EXPECT_EQ(pool.live_bytes, 1 << 19);
+  EXPECT_EQ(pool.touched_bytes, 1 << 20) << "the second lies where the first was";
   EXPECT_EQ(PeakOf(HeapResource::Create(), 300).value(), 300);
 }
 

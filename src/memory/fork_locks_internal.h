@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_MEMORY_FORK_LOCKS_INTERNAL_H_
+#define AIT_MEMORY_FORK_LOCKS_INTERNAL_H_
+
+// Locks across fork. A lock that another thread holds at the moment of a fork would stay locked in
+// the child for ever, over books in the middle of a change. So while the process forks, all locks of
+// all objects that are entered here are held (pthread_atfork), and released on both sides.
+
+namespace ait::inline v0::internal {
+
+class ForkLocks {
+ public:
+  ForkLocks() = default;
+  ForkLocks(const ForkLocks&) = delete;
+  ForkLocks& operator=(const ForkLocks&) = delete;
+  virtual ~ForkLocks() = default;
+
+  /// Takes all locks of the object. They must not be held while an object is entered or left.
+  virtual void LockAll() = 0;
+  virtual void UnlockAll() = 0;
+
+ protected:
+  /// The last thing of the most derived constructor.
+  void Enter();
+  /// The first thing of its destructor.
+  void Leave();
+
+ private:
+  friend class ForkRegistry;
+  ForkLocks* next_ = nullptr;
+  ForkLocks* previous_ = nullptr;
+};
+
+}  // namespace ait::inline v0::internal
+
+#endif  // AIT_MEMORY_FORK_LOCKS_INTERNAL_H_
