@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each adaptor, and stacks of them, do what every resource does.
 #include "ait/memory/failure_callback.h"
+#include "ait/memory/guard.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/limit.h"
 #include "ait/memory/logging.h"
@@ -54,6 +55,18 @@ struct ThreadSafeMaker {
   static MemoryHandle Make() { return ThreadSafeResource::Create(HeapResource::Create()); }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(ThreadSafe, MemoryResourceContract, ThreadSafeMaker);
+
+struct GuardMaker {
+  static MemoryHandle Make() { return GuardResource::Create(); }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Guard, MemoryResourceContract, GuardMaker);
+
+struct GuardAtTheBeginMaker {
+  static MemoryHandle Make() {
+    return GuardResource::Create({.edge = GuardedEdge::kBegin, .quarantine = MiB(16)});
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(GuardAtTheBegin, MemoryResourceContract, GuardAtTheBeginMaker);
 
 /// All of them, over what is given.
 MemoryHandle Stack(MemoryHandle memory) {

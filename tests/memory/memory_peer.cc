@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory_peer COMMAND [ARGUMENTS]: does in a process of its own what a test of memory asks for.
 //
-//   heap-limit                 allocates 1 GiB where 256 MiB of addresses are left; prints the
-//   error heap-trim                  the same with 200 MiB where the heap keeps 150 of 256
-//   arena-limit LIMIT          creates an arena of 64 MiB under a limit: file-size, addresses,
-//   files arena-fork                 whether a forked child has the mapping of its parent's arena
-//   arena-own                  creates an arena, fills a block with 7, prints "fd F offset O",
-//   sleeps arena-attach FD OFFSET     attaches, replaces 4096 times 7 by 8 at OFFSET, prints
-//   "done", sleeps arena-receive SOCKET OFFSET  the same, with the descriptor received over a
-//   socket
+// heap-limit                   allocates 1 GiB where 256 MiB of addresses are left; prints the error
+// heap-trim                    the same with 200 MiB where the heap keeps 150 of 256
+// guard ACCESS                 touches what a guard page forbids
+// arena-limit LIMIT            creates an arena of 64 MiB under a limit: file-size, addresses, files
+// arena-fork                   whether a forked child has the mapping of its parent's arena
+// arena-own                    creates an arena, fills a block with 7, prints "fd F offset O", sleeps
+// arena-attach FD OFFSET       attaches, replaces 4096 times 7 by 8 at OFFSET, prints "done", sleeps
+// arena-receive SOCKET OFFSET  the same, with the descriptor received over a socket
 #include <dirent.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,11 +17,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "ait/memory/guard.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/shared_arena.h"
 
@@ -72,6 +74,26 @@ int HeapTrim() {
   Say(StrCat("kept ", heap->cached(), ", error ", static_cast<int>(second.status().code())));
   heap->Deallocate(second.value(), std::size_t{200} << 20);
   return 0;
+}
+
+int Guard(const std::string& access) {
+  std::signal(SIGSEGV, SIG_DFL);  // not a sanitizer's report
+  const bool before = access == "before";
+  const auto memory =
+      GuardResource::Create({.edge = before ? GuardedEdge::kBegin : GuardedEdge::kEnd,
+                             .quarantine = access == "after-eviction" ? Bytes(0) : MiB(1)});
+  constexpr std::size_t kBytes = 1024;
+  volatile auto* const block = static_cast<volatile char*>(memory->Allocate(kBytes).value());
+  Say("about to: " + access);
+  if (access == "inside") block[0] = 1;
+  if (access == "behind") block[kBytes] = 1;
+  if (before) block[-1] = 1;
+  memory->Deallocate(const_cast<char*>(block), kBytes);
+  if (access.ends_with("after-free") || access == "after-eviction") {
+    if (access.starts_with("read")) return block[0];
+    block[0] = 1;
+  }
+  return static_cast<int>(memory->error_count());
 }
 
 int ArenaLimit(const std::string& which) {
@@ -152,6 +174,7 @@ int Run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "heap-limit") return HeapLimit();
   if (command == "heap-trim") return HeapTrim();
+  if (command == "guard" && argc > 2) return Guard(argv[2]);
   if (command == "arena-limit" && argc > 2) return ArenaLimit(argv[2]);
   if (command == "arena-fork") return ArenaFork();
   if (command == "arena-own") return ArenaOwn();
