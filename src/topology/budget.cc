@@ -116,6 +116,22 @@ void ReadMemory(const SystemRoots& roots, Budget& budget) {
   }
 }
 
+void ReadSwap(const SystemRoots& roots, Budget& budget) {
+  const std::string path = roots.proc + "/meminfo";
+  const std::string text = ReadKernelFile(path).value_or("");
+  if (ValueAfter(text, "SwapFree:")) {
+    budget.swap_available = Sourced<Bytes>{KiB(NumberInStat(path, "SwapFree:")), path};
+  }
+  for (const std::string& directory : CgroupDirectories(roots, "memory")) {
+    // Version 2 limits swap by itself; version 1 only memory and swap together.
+    const std::string source = directory + "/memory.swap.max";
+    const auto limit = ReadInteger(source);
+    if (!limit || *limit < 0 || *limit >= kNoMemoryLimit) continue;
+    const std::int64_t used = ReadInteger(directory + "/memory.swap.current").value_or(0);
+    TakeLeast(budget.swap_available, Bytes(std::max<std::int64_t>(*limit - used, 0)), source);
+  }
+}
+
 ResourceLimits ReadLimits(const SystemRoots& roots) {
   const std::string text = ReadKernelFile(roots.proc + "/self/limits").value_or("");
   // "Max locked memory         8388608              8388608              bytes": soft, then hard.
@@ -162,6 +178,7 @@ StatusOr<Budget> ReadBudget(const SystemRoots& roots) {
   ReadCpuset(roots, budget);
   ReadCpuQuota(roots, budget);
   ReadMemory(roots, budget);
+  ReadSwap(roots, budget);
   budget.limits = ReadLimits(roots);
   return budget;
 }

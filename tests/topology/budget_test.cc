@@ -104,6 +104,21 @@ TEST_F(BudgetTest, V2CpusetNarrowsTheAffinity) {
   EXPECT_EQ(Read().usable_cpus().ToString(), "3");
 }
 
+TEST_F(BudgetTest, SwapIsTheLeastOfTheMachineAndTheCgroups) {
+  EXPECT_EQ(Read().swap_available, std::nullopt) << "/proc/meminfo tells nothing of it";
+  fixture_.Write("proc/meminfo", "MemTotal: 16777216 kB\nSwapTotal: 8192 kB\nSwapFree: 4096 kB\n");
+  EXPECT_EQ(Read().swap_available->value, MiB(4));
+  EnterCgroupV2("/a/b");
+  fixture_.Write("sys/fs/cgroup/a/b/memory.swap.max", "max\n");
+  fixture_.Write("sys/fs/cgroup/a/memory.swap.max", "2097152\n");
+  fixture_.Write("sys/fs/cgroup/a/memory.swap.current", "1048576\n");
+  const Budget budget = Read();
+  EXPECT_EQ(budget.swap_available->value, MiB(1));
+  EXPECT_THAT(budget.swap_available->source, EndsWith("/sys/fs/cgroup/a/memory.swap.max"));
+  fixture_.Write("sys/fs/cgroup/a/memory.swap.current", "9097152\n");
+  EXPECT_EQ(Read().swap_available->value, Bytes(0));
+}
+
 TEST_F(BudgetTest, V2MemoryIsTheLeastLimitAndTheLeastRoom) {
   EnterCgroupV2("/a/b");
   fixture_.Write("sys/fs/cgroup/a/b/memory.max", "max\n");

@@ -35,6 +35,13 @@ class Fixture {
     ASSERT_TRUE(std::filesystem::exists(file)) << file;
   }
 
+  /// A symbolic link at `path` to `target`, both as of `Write`.
+  void Link(std::string_view path, std::string_view target) {
+    const std::filesystem::path link(folder_ / path);
+    std::filesystem::create_directories(link.parent_path());
+    std::filesystem::create_symlink(folder_ / target, link);
+  }
+
   void Remove(std::string_view path) { std::filesystem::remove_all(folder_ / path); }
 
   /// /proc as every machine has it.

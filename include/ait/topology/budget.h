@@ -46,6 +46,9 @@ struct Budget {
   /// What can still be allocated: least of the machine's available memory and, at each level of the
   /// memory cgroup, limit minus use, where file cache that can be dropped does not count as used.
   std::optional<Sourced<Bytes>> memory_available;
+  /// Swap that can still be used: least of the machine's free swap and, at each level, what the
+  /// cgroup leaves; 0 if there is none.
+  std::optional<Sourced<Bytes>> swap_available;
 
   ResourceLimits limits;
 
