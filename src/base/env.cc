@@ -25,6 +25,7 @@ constexpr Field kFields[] = {
     {"AIT_LISTEN_FD", &Env::ait_listen_fd},
     {"AIT_RUN_ID", &Env::ait_run_id},
     {"AIT_PARENT_PID", &Env::ait_parent_pid},
+    {"AIT_LAYOUT", &Env::ait_layout},
     {"AIT_FLIGHT_DIRECTORY", &Env::ait_flight_directory},
     {"AIT_LAUNCHER", &Env::ait_launcher},
     {"AIT_ATTEMPT", &Env::ait_attempt},

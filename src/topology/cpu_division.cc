@@ -2,46 +2,18 @@
 #include "ait/topology/cpu_division.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
+
+#include "topology/cpu_units_internal.h"
 
 namespace ait::inline v0 {
 namespace {
 
-/// What a rank gets whole: a core, or one hardware thread.
-struct Unit {
-  CpuSet cpus;
-  int node = 0;
-  int cache_group = 0;
-};
-
-using Units = std::vector<Unit>;
-
-Units MakeUnits(const Machine& machine, const CpuSet& usable, bool whole_cores) {
-  std::map<std::tuple<int, int, int, int>, Unit> ordered;  // by node, cache, core, thread
-  for (int id : usable) {
-    const Cpu& cpu = *machine.FindCpu(id);
-    const int node = cpu.node.value_or(-1);
-    Unit& unit = ordered[{node, cpu.cache_group, cpu.core, whole_cores ? 0 : id}];
-    unit.cpus.Add(id);
-    unit.node = node;
-    unit.cache_group = cpu.cache_group;
-  }
-  Units units;
-  for (auto& [key, unit] : ordered) units.push_back(std::move(unit));
-  return units;
-}
-
-/// Neighbouring units with the same value of `key`, together.
-std::vector<Units> GroupBy(const Units& units, int Unit::* key) {
-  std::vector<Units> groups;
-  for (const Unit& unit : units) {
-    if (groups.empty() || groups.back().back().*key != unit.*key) groups.emplace_back();
-    groups.back().push_back(unit);
-  }
-  return groups;
-}
+using internal::GroupBy;
+using internal::MakeUnits;
+using internal::NodesOf;
+using internal::Unit;
+using internal::Units;
 
 /// Ranks per group, each at least one: the next rank goes where most units are left for each. Needs
 /// at least as many ranks as groups, and at least as many units as ranks.
@@ -89,14 +61,6 @@ void Divide(const Units& units, int ranks, std::vector<int Unit::*> keys,
     }
     result.push_back(std::move(cpus));
   }
-}
-
-NodeSet NodesOf(const Machine& machine, const CpuSet& cpus) {
-  NodeSet nodes;
-  for (int cpu : cpus) {
-    if (const auto node = machine.FindCpu(cpu)->node) nodes.Add(*node);
-  }
-  return nodes;
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ struct Env {
   Value ait_run_id;   // AIT_RUN_ID: text, same on all ranks of a run, new for every attempt
   Value ait_parent_pid;  // AIT_PARENT_PID: the launcher; a rank ends if no such process is left
                          // when it joins
+  Value ait_layout;      // AIT_LAYOUT: CPUs and memory of the rank, see topology/rank_layout.h
 
   Value ait_flight_directory;  // AIT_FLIGHT_DIRECTORY: where a rank writes its last operations when
                                // one fails; any launcher
