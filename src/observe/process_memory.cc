@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/observe/process_memory.h"
 
-#include <charconv>
+#include <malloc.h>
+
+#include <algorithm>
 #include <fstream>
-#include <string_view>
+
+#include "observe/memory_text_internal.h"
 
 namespace ait::inline v0 {
 namespace {
 
-/// Value of a line such as "VmRSS:\t    1234 kB" if it is the line of `key`.
-std::optional<Bytes> KibibytesOf(std::string_view line, std::string_view key) {
-  if (!line.starts_with(key)) return std::nullopt;
-  line.remove_prefix(key.size());
-  const std::size_t begin = line.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return std::nullopt;
-  line.remove_prefix(begin);
-  std::int64_t kibibytes = 0;
-  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), kibibytes);
-  if (error != std::errc() || std::string_view(end, line.data() + line.size()) != " kB")
-    return std::nullopt;
-  return KiB(kibibytes);
-}
+using internal::KibibytesOf;
 
 }  // namespace
 
@@ -30,8 +21,43 @@ ProcessMemory ReadProcessMemory(const std::string& proc) {
   for (std::string line; std::getline(status, line);) {
     if (const auto bytes = KibibytesOf(line, "VmRSS:")) memory.resident = bytes;
     if (const auto bytes = KibibytesOf(line, "VmHWM:")) memory.peak_resident = bytes;
+    if (const auto bytes = KibibytesOf(line, "RssAnon:")) memory.anonymous = bytes;
+    if (const auto bytes = KibibytesOf(line, "RssFile:")) memory.file = bytes;
+    if (const auto bytes = KibibytesOf(line, "RssShmem:")) memory.shared = bytes;
+    if (const auto bytes = KibibytesOf(line, "VmSwap:")) memory.swapped = bytes;
+    if (const auto bytes = KibibytesOf(line, "VmSize:")) memory.address_space = bytes;
+    if (const auto bytes = KibibytesOf(line, "VmData:")) memory.data = bytes;
   }
   return memory;
+}
+
+std::optional<Bytes> ReadProportionalMemory(const std::string& proc) {
+  std::ifstream rollup(proc + "/self/smaps_rollup");
+  for (std::string line; std::getline(rollup, line);) {
+    if (const auto bytes = KibibytesOf(line, "Pss:")) return bytes;
+  }
+  return std::nullopt;
+}
+
+std::optional<MallocMemory> ReadMallocMemory() {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  const struct mallinfo2 info = ::mallinfo2();
+  // Another malloc in glibc's place leaves glibc's own one without a single byte.
+  if (info.arena == 0 && info.hblkhd == 0) return std::nullopt;
+  return MallocMemory{.in_use = Bytes(static_cast<std::int64_t>(info.uordblks + info.hblkhd)),
+                      .held = Bytes(static_cast<std::int64_t>(info.fordblks))};
+#else
+  return std::nullopt;
+#endif
+}
+
+ResidentSplit Split(const ProcessMemory& memory, std::optional<std::int64_t> live_bytes) {
+  ResidentSplit split{.live = {}, .held = {}, .file = memory.file, .shared = memory.shared};
+  if (!live_bytes) return split;
+  split.live = Bytes(*live_bytes);
+  if (memory.anonymous)
+    split.held = Bytes(std::max<std::int64_t>(memory.anonymous->value() - *live_bytes, 0));
+  return split;
 }
 
 }  // namespace ait::inline v0
