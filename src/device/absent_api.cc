@@ -35,6 +35,8 @@ class AbsentApi final : public DeviceApi {
   void Free(Device, void*) override {}
   StatusOr<void*> AllocatePinned(Device, Bytes) override { return status_; }
   void FreePinned(void*) override {}
+  Status Pin(void*, Bytes) override { return status_; }
+  Status Unpin(void*) override { return status_; }
 
  private:
   const Status status_;

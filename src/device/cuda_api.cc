@@ -29,6 +29,8 @@
   X(cudaGetErrorName)          \
   X(cudaGetErrorString)        \
   X(cudaGetLastError)          \
+  X(cudaHostRegister)          \
+  X(cudaHostUnregister)        \
   X(cudaMalloc)                \
   X(cudaMallocHost)            \
   X(cudaMemcpyAsync)           \
@@ -60,6 +62,8 @@ StatusCode CodeOf(cudaError_t error) {
     case cudaErrorInvalidValue:
     case cudaErrorInvalidDevice:
     case cudaErrorInvalidResourceHandle:
+    case cudaErrorHostMemoryAlreadyRegistered:
+    case cudaErrorHostMemoryNotRegistered:
       return StatusCode::kInvalidArgument;
     case cudaErrorMemoryAllocation:
       return StatusCode::kResourceExhausted;
@@ -250,6 +254,14 @@ class CudaApi final : public DeviceApi {
     return block;
   }
   void FreePinned(void* block) override { static_cast<void>(Ok(cuda_.cudaFreeHost(block))); }
+  Status Pin(void* memory, Bytes bytes) override {
+    return Check(cuda_.cudaHostRegister(memory, static_cast<std::size_t>(bytes.value()),
+                                        cudaHostRegisterPortable),
+                 "cudaHostRegister of ", bytes, " bytes");
+  }
+  Status Unpin(void* memory) override {
+    return Check(cuda_.cudaHostUnregister(memory), "cudaHostUnregister");
+  }
 
  private:
   /// Makes a device current while it lives; for the default stream and for what has none.

@@ -48,6 +48,8 @@ class DeviceApi {
   virtual void Free(Device device, void* block) = 0;
   virtual StatusOr<void*> AllocatePinned(Device device, Bytes bytes) = 0;
   virtual void FreePinned(void* block) = 0;
+  virtual Status Pin(void* memory, Bytes bytes) = 0;
+  virtual Status Unpin(void* memory) = 0;
 };
 
 /// Opens the CUDA run time. **Errors.** FailedPrecondition: there is none, or of another version.

@@ -63,4 +63,17 @@ StatusOr<MemoryLocation> DeviceRuntime::Locate(const void* address) const {
   return api_->Locate(address);
 }
 
+Status DeviceRuntime::Pin(void* memory, Bytes bytes) {
+  AIT_RETURN_IF_ERROR(status_);
+  if (memory == nullptr || bytes < Bytes(1)) {
+    return InvalidArgumentError("cannot pin ", bytes, " bytes; give memory of 1 byte or more");
+  }
+  return api_->Pin(memory, bytes);
+}
+
+Status DeviceRuntime::Unpin(void* memory) {
+  AIT_RETURN_IF_ERROR(status_);
+  return api_->Unpin(memory);
+}
+
 }  // namespace ait::inline v0

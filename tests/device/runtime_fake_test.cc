@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run time against a fake of it: what it makes of what CUDA says.
+#include <vector>
+
 #include "ait/device/buffer.h"
 #include "ait/device/runtime.h"
 #include "ait/device/stream.h"
@@ -90,6 +92,27 @@ TEST(DeviceRuntime, LocatesMemory) {
   EXPECT_EQ(b.place, MemoryPlace::kPinned);
   ASSERT_OK_AND_ASSIGN(const MemoryLocation c, gpus->Locate(&on_stack));
   EXPECT_EQ(c.place, MemoryPlace::kHost);
+}
+
+TEST(DeviceRuntime, PinsMemoryThatIsThere) {
+  const auto gpus = OpenWith({.pinnable = 8192});
+  std::vector<std::byte> bytes(8192);
+  const auto place = [&](std::size_t at) { return gpus->Locate(bytes.data() + at)->place; };
+  EXPECT_EQ(place(0), MemoryPlace::kHost);
+  ASSERT_OK(gpus->Pin(bytes.data(), Bytes(5000)));
+  EXPECT_EQ(place(4999), MemoryPlace::kPinned);
+  EXPECT_EQ(place(5000), MemoryPlace::kHost);
+  EXPECT_EQ(testing::FakeGpuCounted().registered, 5000);
+  EXPECT_THAT(gpus->Pin(bytes.data() + 100, Bytes(1)), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(gpus->Pin(bytes.data() + 5000, Bytes(3193)),
+              StatusIs(StatusCode::kResourceExhausted,
+                       HasSubstr("cudaHostRegister of 3193 bytes: cudaErrorMemoryAllocation")));
+  EXPECT_THAT(gpus->Unpin(bytes.data() + 1), StatusIs(StatusCode::kInvalidArgument));
+  ASSERT_OK(gpus->Unpin(bytes.data()));
+  EXPECT_EQ(place(0), MemoryPlace::kHost);
+  EXPECT_EQ(testing::FakeGpuCounted().registered, 0);
+  EXPECT_THAT(gpus->Pin(nullptr, Bytes(1)), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_THAT(gpus->Pin(bytes.data(), Bytes(0)), StatusIs(StatusCode::kInvalidArgument));
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ TEST(DeviceRuntime, WithoutALibraryEverythingIsAnError) {
   EXPECT_THAT(gpus->SetCurrent(Device(0)), is_refused);
   EXPECT_THAT(gpus->CanAccessPeer(Device(0), Device(1)), is_refused);
   EXPECT_THAT(gpus->Locate(&x), is_refused);
+  EXPECT_THAT(gpus->Pin(&x, Bytes(4)), is_refused);
+  EXPECT_THAT(gpus->Unpin(&x), is_refused);
   EXPECT_THAT(Stream::Create(gpus, Device(0)), is_refused);
   EXPECT_THAT(Event::Create(gpus, Device(0)), is_refused);
   EXPECT_THAT(DeviceBuffer::Create(gpus, Device(0), Bytes(100)), is_refused);

@@ -108,6 +108,7 @@ struct Block {
   std::byte* reach;  // where the fake itself reads and writes it
   bool pinned;
   int device;
+  bool registered = false;  // memory of somebody else
 };
 
 struct Memory {
@@ -188,6 +189,7 @@ void ResetFakeGpu() {
   counts = {.streams = counts.streams,
             .events = counts.events,
             .blocks = counts.blocks,
+            .registered = counts.registered,
             .communicators = counts.communicators,
             .registrations = counts.registrations};
 }
@@ -236,7 +238,7 @@ bool FakeFree(void* address) {
   Memory& memory = AllMemory();
   std::lock_guard lock(memory.mutex);
   const auto found = memory.blocks.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found == memory.blocks.end()) return false;
+  if (found == memory.blocks.end() || found->second.registered) return false;
   const Block& block = found->second;
   if (block.pinned) {
     operator delete(address, std::align_val_t(4096));
@@ -453,6 +455,40 @@ cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* block) { return cudaFree(block); }
+
+cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned int) {
+  const std::int64_t pinnable = FakeGpuState().pinnable;
+  auto& memory = AllMemory();
+  std::lock_guard lock(memory.mutex);
+  std::lock_guard counts(Fake().mutex);
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (Fake().counts.registered + size > pinnable) return Return(cudaErrorMemoryAllocation);
+  auto* const begin = static_cast<std::byte*>(address);
+  const auto next = memory.blocks.lower_bound(reinterpret_cast<std::uintptr_t>(begin + bytes));
+  if (BlockOf(memory, begin) != memory.blocks.end() ||
+      (next != memory.blocks.begin() &&
+       std::prev(next)->first >= reinterpret_cast<std::uintptr_t>(begin))) {
+    return Return(cudaErrorHostMemoryAlreadyRegistered);
+  }
+  memory.blocks[reinterpret_cast<std::uintptr_t>(begin)] = {
+      .bytes = bytes, .reach = begin, .pinned = true, .device = 0, .registered = true};
+  Fake().counts.registered += size;
+  ++Fake().counts.registers;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* address) {
+  auto& memory = AllMemory();
+  std::lock_guard lock(memory.mutex);
+  const auto found = memory.blocks.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == memory.blocks.end() || !found->second.registered) {
+    return Return(cudaErrorHostMemoryNotRegistered);
+  }
+  std::lock_guard counts(Fake().mutex);
+  Fake().counts.registered -= static_cast<std::int64_t>(found->second.bytes);
+  memory.blocks.erase(found);
+  return cudaSuccess;
+}
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {

@@ -34,6 +34,7 @@ struct FakeGpuFaults {
   int async_error = 0;        // ncclResult_t that every communicator reports, if not 0
   int async_error_rank = -1;  // only those of this rank
   std::int64_t free_memory = std::int64_t{1} << 40;  // cudaMalloc fails beyond
+  std::int64_t pinnable = std::int64_t{1} << 40;     // cudaHostRegister fails beyond
   int copy_delay_us = 0;  // what every copy waits on its stream before it begins
   int copy_error = 0;     // cudaError_t that cudaMemcpyAsync returns, if not 0 …
   int copies_before = 0;  // … once this many copies have been asked for
@@ -44,10 +45,12 @@ void SetFakeGpuState(const FakeGpuFaults& faults);
 
 /// What the fakes counted since the last reset.
 struct FakeGpuCounts {
-  int streams = 0;        // that live
-  int events = 0;         // that live
-  int blocks = 0;         // of device and pinned memory, that live
-  int communicators = 0;  // that live: neither destroyed nor aborted
+  int streams = 0;              // that live
+  int events = 0;               // that live
+  int blocks = 0;               // of device and pinned memory, that live
+  std::int64_t registered = 0;  // bytes that cudaHostRegister has pinned
+  int registers = 0;            // calls of it that succeeded
+  int communicators = 0;        // that live: neither destroyed nor aborted
   int aborts = 0;
   int destroys = 0;
   int splits = 0;

@@ -91,6 +91,13 @@ class DeviceRuntime {
   /// Where `address` lies. Any address may be asked for.
   StatusOr<MemoryLocation> Locate(const void* address) const;
 
+  /// Locks pages of the host that are there already, so that every device reads and writes them by
+  /// itself. Slow: as long as it takes to touch them. **Errors.** InvalidArgument: some of them are
+  /// pinned. ResourceExhausted: no more can be locked.
+  Status Pin(void* memory, Bytes bytes);
+  /// Ends it. `memory` is what was given to Pin; before its bytes are freed.
+  Status Unpin(void* memory);
+
   /// The functions behind; for the classes of this component and for transports.
   internal::DeviceApi& api() const { return *api_; }
 
