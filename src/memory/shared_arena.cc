@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -224,6 +225,12 @@ Bytes SharedArena::used() const {
 }
 
 StatusOr<void*> SharedArena::DoAllocate(std::size_t bytes, std::size_t alignment) {
+  if (forks_ != ForkSafeMutex::forks()) {
+    return FailedPreconditionError("cannot allocate ", bytes,
+                                   " bytes from a shared arena that this process was forked from, "
+                                   "and has no mapping of; attach to its descriptor ",
+                                   fd_, " with SharedArenaView, or make another arena");
+  }
   const auto rounded = static_cast<std::size_t>(
       RoundUp(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(kMinAlignment)));
   const std::lock_guard lock(mutex_);
@@ -245,6 +252,7 @@ StatusOr<void*> SharedArena::DoAllocate(std::size_t bytes, std::size_t alignment
 
 void SharedArena::DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) {
   (void)alignment;
+  if (forks_ != ForkSafeMutex::forks()) return;  // the parent's books are what counts
   const StatusOr<Bytes> offset = OffsetOf(block, bytes);
   if (!offset.ok()) return;  // not ours: leave it
   const auto rounded = static_cast<std::size_t>(

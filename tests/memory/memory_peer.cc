@@ -4,6 +4,8 @@
 // heap-limit                   allocates 1 GiB where 256 MiB of addresses are left; prints the error
 // heap-trim                    the same with 200 MiB where the heap keeps 150 of 256
 // guard ACCESS                 touches what a guard page forbids
+// static                       ends while static and thread-local buffers hold memory
+// exec                         replaces itself while threads allocate; says what was left open
 // arena-limit LIMIT            creates an arena of 64 MiB under a limit: file-size, addresses, files
 // arena-fork                   whether a forked child has the mapping of its parent's arena
 // arena-own                    creates an arena, fills a block with 7, prints "fd F offset O", sleeps
@@ -22,10 +24,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "ait/memory/buffer.h"
 #include "ait/memory/guard.h"
 #include "ait/memory/heap.h"
+#include "ait/memory/limit.h"
 #include "ait/memory/shared_arena.h"
+#include "ait/memory/statistics.h"
+#include "ait/memory/tracking.h"
 
 namespace ait {
 namespace {
@@ -96,6 +104,60 @@ int Guard(const std::string& access) {
   return static_cast<int>(memory->error_count());
 }
 
+MemoryHandle Stack() {
+  const auto tracking = TrackingResource::Create(HeapResource::Create(), {.stack_depth = 4});
+  return StatisticsResource::Create(
+      LimitResource::Create(tracking, {.limit = GiB(1), .tracking = tracking}).value());
+}
+
+std::vector<MemoryHandle> Resources() {
+  return {HeapResource::Create(), GuardResource::Create(), Stack(),
+          SharedArena::Create({.capacity = MiB(16)}).value()};
+}
+
+/// Some are freed after what they stand on was made, some before, some with a thread.
+int Static() {
+  static std::vector<HostBuffer> before;
+  static const std::vector<MemoryHandle> resources = Resources();
+  static std::vector<HostBuffer> after;
+  static thread_local std::vector<HostBuffer> of_thread;
+  const auto take = [](std::vector<HostBuffer>& buffers) {
+    const MemoryLabel label("static");
+    for (const MemoryHandle& memory : resources) {
+      for (const std::size_t bytes : {100, 1 << 20}) {
+        buffers.push_back(HostBuffer::Create(memory, bytes).value());
+        buffers.back().Zero();
+      }
+    }
+  };
+  take(before);
+  take(after);
+  take(of_thread);
+  std::vector<HostBuffer> of_other;
+  std::thread([&] {
+    take(of_thread);
+    take(of_other);
+  }).join();
+  Say("main is over");
+  return 0;
+}
+
+int Exec(char* program) {
+  const std::vector<MemoryHandle> resources = Resources();
+  for (int i = 0; i < 3; ++i) {
+    std::thread([&resources] {
+      while (true) {
+        for (const MemoryHandle& memory : resources) HostBuffer::Create(memory, 300'000).value();
+      }
+    }).detach();
+  }
+  usleep(50'000);
+  char after[] = "after-exec";
+  char* const arguments[] = {program, after, nullptr};
+  execv(program, arguments);
+  return 1;
+}
+
 int ArenaLimit(const std::string& which) {
   const int before = OpenFiles();
   if (which == "addresses") LimitAddresses(std::size_t{32} << 20);
@@ -119,7 +181,11 @@ int ArenaFork() {
   std::memset(block, 7, kBlock);
   unsigned char resident = 0;
   const pid_t child = fork();
-  if (child == 0) _exit(mincore(block, kBlock, &resident) == 0 ? 1 : 0);
+  if (child == 0) {
+    arena->Deallocate(block, kBlock);
+    Say(arena->Allocate(kBlock).status().ToString());
+    _exit(mincore(block, kBlock, &resident) == 0 ? 1 : 0);
+  }
   int status = 0;
   waitpid(child, &status, 0);
   Say(WEXITSTATUS(status) == 0 ? "the child has no mapping" : "the child has the mapping");
@@ -174,6 +240,13 @@ int Run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "heap-limit") return HeapLimit();
   if (command == "heap-trim") return HeapTrim();
+  if (command == "static") return Static();
+  if (command == "exec") return Exec(argv[0]);
+  if (command == "after-exec") {
+    // ".", "..", standard input, output and error, and the folder that is read.
+    Say(OpenFiles() == 6 ? "after exec: no descriptor" : "after exec: descriptors are left");
+    return 0;
+  }
   if (command == "guard" && argc > 2) return Guard(argv[2]);
   if (command == "arena-limit" && argc > 2) return ArenaLimit(argv[2]);
   if (command == "arena-fork") return ArenaFork();

@@ -131,8 +131,11 @@ TEST_F(SharedArenaProcess, AKilledOwnerLeavesItsMemoryToThoseAttachedAndNoName) 
 }
 
 TEST_F(SharedArenaProcess, AForkedChildDoesNotGetTheMapping) {
-  Process::Spawn({.program = AIT_TEST_MEMORY_PEER, .args = {"arena-fork"}})
-      .ExpectExit(0, "the child has no mapping");
+  Process peer = Process::Spawn({.program = AIT_TEST_MEMORY_PEER, .args = {"arena-fork"}});
+  peer.ExpectExit(0, "the child has no mapping");
+  EXPECT_THAT(peer.output(),
+              ::testing::HasSubstr("FAILED_PRECONDITION: cannot allocate 4096 bytes from a shared "
+                                   "arena that this process was forked from"));
 }
 
 TEST_F(SharedArenaProcess, EachLimitIsAnErrorAndNotASignal) {

@@ -23,16 +23,16 @@
 // Memory is reserved at creation, or with each block if so asked, so that a lack of it is an error
 // there and not a SIGBUS later; the file is sealed, so that no process can shrink it under the
 // others. Pages lie on the NUMA node of the thread that reserves them. A forked child does not
-// inherit the mapping.
+// inherit the mapping: there, allocation is an error, and what is given back is left alone.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "ait/base/types.h"
+#include "ait/memory/fork_safe_mutex.h"
 #include "ait/memory/resource.h"
 #include "ait/topology/system_roots.h"
 
@@ -122,7 +122,8 @@ class SharedArena final : public MemoryResource {
   const int fd_;
   const internal::ArenaMapping mapping_;
   const SharedArenaOptions options_;
-  mutable std::mutex mutex_;
+  const int forks_ = ForkSafeMutex::forks();  // when it was made: a child of then has no mapping
+  mutable ForkSafeMutex mutex_;
   std::unique_ptr<internal::RegionAllocator> regions_;
 };
 
