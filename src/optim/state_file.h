@@ -27,8 +27,8 @@
 #include "ait/base/status.h"
 #include "ait/optim/offload.h"
 #include "ait/optim/optimizer.h"
-#include "base/file_descriptor.h"
 #include "optim/file_io.h"
+#include "optim/scratch_file.h"
 
 namespace ait::inline v0::internal {
 
@@ -83,7 +83,6 @@ class StateFile {
   StateFile() = default;
   Status Open(const StateFileOptions& options);
   Status OpenIo(const StateFileOptions& options);
-  Status Probe(FileIo& io);
   Status MakeSlots(int count);
 
   Status Fetch(std::int64_t index, Slot*& slot);
@@ -94,9 +93,8 @@ class StateFile {
   Slot* Find(std::int64_t chunk);
   Slot* FindFree(std::int64_t first_kept, std::int64_t kept);
 
-  FileDescriptor fd_;
+  ScratchFile file_;
   std::string directory_;
-  std::string file_system_;
   std::string description_;
   std::int64_t chunk_bytes_ = 0;
   std::int64_t count_ = 0;
