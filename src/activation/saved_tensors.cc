@@ -40,13 +40,18 @@ class Unchanged final : public SavedTensor {
   const std::int64_t version_;
 };
 
+bool IsParameter(const at::Tensor& tensor) {
+  const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
+  return base.is_leaf() && base.requires_grad();
+}
+
 class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit Hooks(std::shared_ptr<SavedTensorPolicy> policy) : policy_(std::move(policy)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     // Without its graph, which would keep itself alive; the counter of versions stays shared.
     const at::Tensor detached = tensor.detach();
-    saved_ = policy_->Save(detached);
+    if (policy_->TakesParameters() || !IsParameter(tensor)) saved_ = policy_->Save(detached);
     if (saved_ == nullptr) saved_ = std::make_unique<Unchanged>(detached);
     policy_.reset();
   }

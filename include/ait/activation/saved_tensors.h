@@ -55,6 +55,9 @@ class SavedTensorPolicy {
   /// to be kept as it is by other means than nullptr, which keeps it. May throw; then so does the
   /// operation.
   virtual std::unique_ptr<SavedTensor> Save(const at::Tensor& tensor) = 0;
+  /// Whether `Save` is also asked about parameters: leaves that require a gradient, and views of
+  /// them. Where not, they are kept as they are, which costs nothing.
+  virtual bool TakesParameters() const { return true; }
 };
 
 class [[nodiscard]] SavedTensorScope {
