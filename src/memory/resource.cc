@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/memory_refusal.h"
+
 namespace ait::inline v0 {
 
 StatusOr<void*> MemoryResource::Allocate(std::size_t bytes, std::size_t alignment) {
@@ -17,7 +19,12 @@ StatusOr<void*> MemoryResource::Allocate(std::size_t bytes, std::size_t alignmen
                                 "); check that the size is not negative and did not overflow");
   }
   if (bytes == 0) return nullptr;
-  return DoAllocate(bytes, std::max(alignment, kMinAlignment));
+  StatusOr<void*> block = DoAllocate(bytes, std::max(alignment, kMinAlignment));
+  if (block.status().code() == StatusCode::kResourceExhausted) {
+    return internal::WithRefusal(block.status(),
+                                 {.asked = Bytes(static_cast<std::int64_t>(bytes))});
+  }
+  return block;
 }
 
 void MemoryResource::Deallocate(void* block, std::size_t bytes, std::size_t alignment) {

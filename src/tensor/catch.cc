@@ -3,12 +3,16 @@
 
 #include <c10/util/Exception.h>
 
+#include <charconv>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ait/base/throw_on_error.h"
+#include "base/memory_refusal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -26,10 +30,26 @@ std::string TextOf(const c10::Error& error) {
   return text;
 }
 
-StatusCode CodeOf(const c10::Error& error, std::string_view text) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || SaysOutOfMemory(text)) {
-    return StatusCode::kResourceExhausted;
+// "… you tried to allocate 4096 bytes …" of the CPU, "Tried to allocate 2.00 GiB. …" of a device.
+std::optional<Bytes> AskedIn(std::string_view text) {
+  constexpr std::string_view kBefore = "ried to allocate ";
+  const std::size_t at = text.find(kBefore);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + kBefore.size());
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {" bytes", 1}, {" KiB", 0x1p10}, {" MiB", 0x1p20}, {" GiB", 0x1p30}};
+  for (const auto& [unit, size] : kUnits) {
+    const double bytes = number * size;
+    if (text.starts_with(unit) && bytes < 0x1p63) return Bytes(static_cast<std::int64_t>(bytes));
   }
+  return std::nullopt;
+}
+
+StatusCode CodeOf(const c10::Error& error) {
   if (dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr) {
     return StatusCode::kUnimplemented;
   }
@@ -42,6 +62,16 @@ StatusCode CodeOf(const c10::Error& error, std::string_view text) {
   return StatusCode::kUnknown;
 }
 
+Status StatusOf(const c10::Error& error) {
+  const std::string text = TextOf(error);
+  const bool on_device = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+  if (on_device || SaysOutOfMemory(text)) {
+    return WithRefusal(ResourceExhaustedError(text),
+                       {.on_device = on_device, .asked = AskedIn(text)});
+  }
+  return MakeStatus(CodeOf(error), {text});
+}
+
 }  // namespace
 
 Status StatusFromCurrentException() noexcept {
@@ -50,10 +80,9 @@ Status StatusFromCurrentException() noexcept {
   } catch (const StatusException& error) {
     return error.status();
   } catch (const c10::Error& error) {
-    const std::string text = TextOf(error);
-    return MakeStatus(CodeOf(error, text), {text});
+    return StatusOf(error);
   } catch (const std::bad_alloc&) {
-    return ResourceExhaustedError("out of memory");
+    return WithRefusal(ResourceExhaustedError("out of memory"), {});
   } catch (const std::exception& error) {
     return MakeStatus(StatusCode::kUnknown, {error.what()});
   } catch (...) {

@@ -10,8 +10,10 @@
 
 #include <new>
 #include <stdexcept>
+#include <tuple>
 
 #include "ait/base/throw_on_error.h"
+#include "base/memory_refusal.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -52,6 +54,29 @@ TEST(CatchAsStatus, MapsTheKindsOfLibtorchErrors) {
               StatusIs(StatusCode::kInvalidArgument));
   EXPECT_THAT(internal::CatchAsStatus([] { TORCH_CHECK_NOT_IMPLEMENTED(false, "n"); }),
               StatusIs(StatusCode::kUnimplemented));
+}
+
+TEST(CatchAsStatus, OutOfMemoryTellsWhatWasAskedForAndWhere) {
+  const auto refusal = [](const auto& function) {
+    return internal::RefusalOf(Status(internal::CatchAsStatus(function)));
+  };
+  const auto host = refusal([] { std::ignore = at::empty({std::int64_t{1} << 50}); });
+  ASSERT_TRUE(host.has_value());
+  EXPECT_FALSE(host->on_device);
+  EXPECT_EQ(host->asked, Bytes(std::int64_t{1} << 52));  // floats
+
+  const auto device = refusal([] {
+    TORCH_CHECK_WITH(OutOfMemoryError, false,
+                     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU");
+  });
+  ASSERT_TRUE(device.has_value());
+  EXPECT_TRUE(device->on_device);
+  EXPECT_EQ(device->asked, MiB(2560));
+
+  const auto unknown = refusal([] { throw std::bad_alloc(); });
+  ASSERT_TRUE(unknown.has_value());
+  EXPECT_FALSE(unknown->asked.has_value());
+  EXPECT_FALSE(refusal([] { ThrowOnError(ResourceExhaustedError("the disk is full")); }));
 }
 
 TEST(CatchAsStatus, OutOfMemoryIsResourceExhausted) {
