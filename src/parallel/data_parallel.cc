@@ -195,6 +195,7 @@ const std::shared_ptr<Communicator>& DataParallel::communicator() const {
   return impl_->communicator;
 }
 const FlatLayout& DataParallel::layout() const { return impl_->layout; }
+const DataParallelOptions& DataParallel::options() const { return impl_->options; }
 const NamedTensors& DataParallel::parameters() const { return impl_->parameters(); }
 const NamedTensors& DataParallel::buffers() const { return impl_->options.buffers; }
 StatusOr<WholeParameters> DataParallel::GatherFull() {

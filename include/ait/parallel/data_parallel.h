@@ -203,6 +203,8 @@ class DataParallel {
 
   const std::shared_ptr<Communicator>& communicator() const;
   const FlatLayout& layout() const;
+  /// As given to Create.
+  const DataParallelOptions& options() const;
   /// The tensors of the model as they were given: all parameters, frozen ones too, and the buffers.
   const NamedTensors& parameters() const;
   const NamedTensors& buffers() const;
