@@ -8,8 +8,8 @@
 
 namespace ait::inline v0::internal {
 
-void* MapAligned(std::size_t bytes, std::size_t alignment, int fd) {
-  const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+void* MapAligned(std::size_t bytes, std::size_t alignment, int fd, int flags) {
+  flags |= fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   if (alignment <= kPage) {
     void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     return address == MAP_FAILED ? nullptr : address;

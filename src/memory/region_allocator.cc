@@ -12,6 +12,7 @@ std::optional<std::size_t> RegionAllocator::Allocate(std::size_t bytes, std::siz
     const std::size_t skip = (alignment - begin % alignment) % alignment;
     if (size < skip || size - skip < bytes) continue;
     const std::size_t rest = size - skip - bytes;
+    free_bytes_ -= bytes;
     if (skip == 0) {
       free_.erase(gap);
     } else {
@@ -30,6 +31,7 @@ bool RegionAllocator::Free(std::size_t offset, std::size_t bytes) {
   const std::size_t previous_end = previous == free_.end() ? 0 : previous->first + previous->second;
   if (previous_end > offset) return false;
   if (next != free_.end() && next->first < offset + bytes) return false;
+  free_bytes_ += bytes;
 
   if (next != free_.end() && next->first == offset + bytes) {
     bytes += next->second;
@@ -41,12 +43,6 @@ bool RegionAllocator::Free(std::size_t offset, std::size_t bytes) {
     free_.emplace(offset, bytes);
   }
   return true;
-}
-
-std::size_t RegionAllocator::free_bytes() const {
-  std::size_t bytes = 0;
-  for (const auto& [offset, size] : free_) bytes += size;
-  return bytes;
 }
 
 std::size_t RegionAllocator::largest_gap() const {

@@ -14,7 +14,7 @@ namespace ait::inline v0::internal {
 
 class RegionAllocator {
  public:
-  explicit RegionAllocator(std::size_t capacity) : capacity_(capacity) {
+  explicit RegionAllocator(std::size_t capacity) : capacity_(capacity), free_bytes_(capacity) {
     if (capacity > 0) free_.emplace(0, capacity);
   }
 
@@ -24,11 +24,13 @@ class RegionAllocator {
   /// Frees what Allocate gave. False, and nothing done, if some of it is free or outside.
   bool Free(std::size_t offset, std::size_t bytes);
 
-  std::size_t free_bytes() const;
+  std::size_t free_bytes() const { return free_bytes_; }
+  bool is_empty() const { return free_bytes_ == capacity_; }
   std::size_t largest_gap() const;
 
  private:
   std::size_t capacity_;
+  std::size_t free_bytes_;
   std::map<std::size_t, std::size_t> free_;  // offset to bytes; gaps do not touch
 };
 
