@@ -7,8 +7,6 @@
 // the pool and not to threads: a thread that ends leaves nothing to clean up, and the pool can gather
 // in what every shard keeps.
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -16,24 +14,9 @@
 #include <cstdint>
 
 #include "memory/size_classes_internal.h"
+#include "memory/spin_lock_internal.h"
 
 namespace ait::inline v0::internal {
-
-/// A lock for a few instructions. **Thread-safety.** Usable after a fork by whoever holds it then.
-class SpinLock {
- public:
-  void lock() {
-    for (int spins = 0; locked_.exchange(true, std::memory_order_acquire); ++spins) {
-      while (locked_.load(std::memory_order_relaxed)) {
-        if (++spins % 64 == 0) sched_yield();  // its holder was preempted
-      }
-    }
-  }
-  void unlock() { locked_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> locked_{false};
-};
 
 /// Number of this thread, counted from 0 in order of first use.
 inline std::size_t ThreadNumber() {
