@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/fork_locks_internal.h"
 
-#include <pthread.h>
-
 #include <mutex>
 
 namespace ait::inline v0::internal {
@@ -12,8 +10,8 @@ namespace ait::inline v0::internal {
 class ForkRegistry {
  public:
   static void Enter(ForkLocks* object) {
+    WatchForks();
     const std::lock_guard lock(mutex_);
-    if (!watching_) watching_ = pthread_atfork(&Prepare, &Resume, &Resume) == 0;
     object->next_ = first_;
     if (first_ != nullptr) first_->previous_ = object;
     first_ = object;
@@ -25,22 +23,23 @@ class ForkRegistry {
     if (object->next_ != nullptr) object->next_->previous_ = object->previous_;
   }
 
- private:
-  static void Prepare() {
+  static void LockEach() {
     mutex_.lock();
     for (ForkLocks* object = first_; object != nullptr; object = object->next_) object->LockAll();
   }
-  static void Resume() {
+  static void UnlockEach() {
     for (ForkLocks* object = first_; object != nullptr; object = object->next_) object->UnlockAll();
     mutex_.unlock();
   }
 
+ private:
   static constinit inline std::mutex mutex_;
   static constinit inline ForkLocks* first_ = nullptr;
-  static constinit inline bool watching_ = false;
 };
 
 void ForkLocks::Enter() { ForkRegistry::Enter(this); }
 void ForkLocks::Leave() { ForkRegistry::Leave(this); }
+void ForkLocks::LockEach() { ForkRegistry::LockEach(); }
+void ForkLocks::UnlockEach() { ForkRegistry::UnlockEach(); }
 
 }  // namespace ait::inline v0::internal

@@ -7,6 +7,8 @@
 
 #include <atomic>
 
+#include "memory/fork_locks_internal.h"
+
 namespace ait::inline v0 {
 
 /// All that there are. Never destroyed, so that resources may be freed after main returns.
@@ -16,6 +18,7 @@ struct ForkSafeMutexes {
   bool watches_forks = false;
   std::atomic<int> forks = 0;
 
+  static void Watch();  // under its mutex
   static void Add(ForkSafeMutex* added);
   static void Remove(ForkSafeMutex* removed);
   static void LockAll();
@@ -29,11 +32,14 @@ constinit ForkSafeMutexes all;
 
 }  // namespace
 
+void ForkSafeMutexes::Watch() {
+  if (all.watches_forks) return;
+  all.watches_forks = pthread_atfork(&LockAll, &UnlockAll, &UnlockAllInChild) == 0;
+}
+
 void ForkSafeMutexes::Add(ForkSafeMutex* added) {
   const std::lock_guard lock(all.mutex);
-  if (!all.watches_forks) {
-    all.watches_forks = pthread_atfork(&LockAll, &UnlockAll, &UnlockAllInChild) == 0;
-  }
+  Watch();
   added->next_ = all.first;
   if (all.first != nullptr) all.first->previous_ = added;
   all.first = added;
@@ -78,9 +84,11 @@ void ForkSafeMutexes::LockAll() {
     all.mutex.lock();
     at = all.first;
   }
+  internal::ForkLocks::LockEach();
 }
 
 void ForkSafeMutexes::UnlockAll() {
+  internal::ForkLocks::UnlockEach();
   for (ForkSafeMutex* held = all.first; held != nullptr; held = held->next_) held->unlock();
   all.mutex.unlock();
 }
@@ -88,6 +96,11 @@ void ForkSafeMutexes::UnlockAll() {
 void ForkSafeMutexes::UnlockAllInChild() {
   all.forks.fetch_add(1, std::memory_order_relaxed);
   UnlockAll();
+}
+
+void internal::WatchForks() {
+  const std::lock_guard lock(all.mutex);
+  ForkSafeMutexes::Watch();
 }
 
 ForkSafeMutex::ForkSafeMutex() { ForkSafeMutexes::Add(this); }

@@ -17,6 +17,7 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/limit.h"
 #include "ait/memory/logging.h"
+#include "ait/memory/pool.h"
 #include "ait/memory/statistics.h"
 #include "ait/memory/thread_safe.h"
 #include "ait/memory/tracking.h"
@@ -39,12 +40,17 @@ std::vector<Kind> Kinds() {
   return {
       {"heap", Heap},
       {"guard", [] { return GuardResource::Create({.quarantine = MiB(16)}); }},
+      {"pool", [] { return PoolResource::Create({.upstream = Heap()}).value(); }},
       {"statistics", [] { return StatisticsResource::Create(Heap()); }},
       {"tracking", [] { return TrackingResource::Create(Heap()); }},
       {"limit", [] { return LimitResource::Create(Heap(), {.limit = GiB(4)}).value(); }},
       {"logging",
        [] { return LoggingResource::Create(Heap(), {.writer = [](const AllocationEvent&) {}}); }},
       {"thread_safe", [] { return ThreadSafeResource::Create(Heap()); }},
+      {"pool_under_a_lock",
+       [] {
+         return ThreadSafeResource::Create(PoolResource::Create({.upstream = Heap()}).value());
+       }},
       {"stack",
        [] {
          return StatisticsResource::Create(
