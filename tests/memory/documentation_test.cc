@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The code of docs/memory.md.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "ait/memory/buffer.h"
+#include "ait/memory/failure_callback.h"
+#include "ait/memory/guard.h"
 #include "ait/memory/heap.h"
+#include "ait/memory/limit.h"
+#include "ait/memory/logging.h"
 #include "ait/memory/pool.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
+#include "ait/memory/tracking.h"
 #include "support/document.h"
 #include "support/status_matchers.h"
 
@@ -58,6 +66,49 @@ StatusOr<std::int64_t> PeakOf(const MemoryHandle& memory, std::size_t bytes) {
   }
   return peak_of_forward;
 }
+/// What the error of an allocation above the limit says.
+StatusOr<std::string> ReachTheLimit() {
+  const auto tracked = TrackingResource::Create(HeapResource::Create());
+  LimitOptions limit = {.limit = MiB(8), .tracking = tracked};
+  AIT_ASSIGN_OR_RETURN(const auto limited, LimitResource::Create(tracked, limit));
+  const MemoryLabel label("loader");
+  AIT_ASSIGN_OR_RETURN(HostBuffer batch, HostBuffer::Create(limited, 6 << 20));
+  const StatusOr<HostBuffer> too_much = HostBuffer::Create(limited, 4 << 20);
+  return Message(too_much.status());
+}
+
+StatusOr<HostBuffer> MakeRoom(const MemoryHandle& limited, HeapResource* cache, std::size_t bytes) {
+  FailureCallbackOptions options;
+  options.callback = [&](const AllocationFailure&) { return cache->Trim() > Bytes(0); };
+  const MemoryHandle memory = FailureCallbackResource::Create(limited, options);
+  return HostBuffer::Create(memory, bytes);
+}
+
+void RunProgram(const MemoryHandle& memory) {
+  for (std::size_t i = 1; i <= 10; ++i) EXPECT_OK(HostBuffer::Create(memory, i * 1000));
+}
+
+StatusOr<ReplayResult> Replay(const MemoryHandle& other) {
+  std::string text = AllocationCsvHeader();
+  LoggingOptions log;
+  log.writer = [&](const AllocationEvent& event) { text += ToCsv(event); };
+  const MemoryHandle logged = LoggingResource::Create(HeapResource::Create(), log);
+  RunProgram(logged);
+  AIT_ASSIGN_OR_RETURN(const auto events, ParseAllocationCsv(text));
+  AIT_ASSIGN_OR_RETURN(const ReplayResult replayed, ReplayAllocations(events, other));
+  return replayed;
+}
+
+StatusOr<std::vector<Status>> FreeTwice() {
+  std::vector<Status> seen;
+  GuardOptions options;
+  options.on_error = [&](const Status& error) { seen.push_back(error); };
+  const auto guard = GuardResource::Create(options);
+  AIT_ASSIGN_OR_RETURN(void* const block, guard->Allocate(1000));
+  guard->Deallocate(block, 1000);
+  guard->Deallocate(block, 1000);
+  return seen;
+}
 // clang-format on
 
 TEST(MemoryPage, ItsCodeIsThis) {
@@ -72,6 +123,16 @@ TEST(MemoryPage, ItsCodeRuns) {
   EXPECT_EQ(pool.live_bytes, 1 << 19);
   EXPECT_EQ(pool.touched_bytes, 1 << 20) << "the second lies where the first was";
   EXPECT_EQ(PeakOf(HeapResource::Create(), 300).value(), 300);
+  EXPECT_EQ(
+      ReachTheLimit().value(),
+      "cannot allocate 4194304 bytes from limit(tracking(heap)): 6291456 of 8388608 bytes are "
+      "held, most by \"loader\" (6291456 bytes in 1 block); give some back or raise the limit");
+  const auto heap = HeapResource::Create();
+  EXPECT_OK(MakeRoom(heap, heap.get(), 1000));
+  EXPECT_EQ(Replay(HeapResource::Create())->allocations, 10);
+  EXPECT_THAT(FreeTwice().value(),
+              ::testing::ElementsAre(testing::StatusIs(StatusCode::kFailedPrecondition,
+                                                       ::testing::HasSubstr("double free"))));
 }
 
 }  // namespace
