@@ -9,8 +9,10 @@
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ait/launch/launcher.h"
@@ -24,15 +26,16 @@ namespace ait::cli {
 namespace {
 
 constexpr char kExamples[] = R"(
-Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, AIT_RUN_ID and
-OMP_NUM_THREADS. No shell reads the command. When a rank fails, the others get TERM and after the
+Each rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, AIT_RUN_ID,
+AIT_LAYOUT and OMP_NUM_THREADS. No shell reads the command. When a rank fails, the others get TERM and after the
 grace KILL; the exit code is that of the rank that failed first (128 + signal), 124 after a time-out,
 125 if the launch itself fails, 126 or 127 if the program is not executable or not found. Ctrl-C is
 passed to the ranks; a second one kills them.
 
 Examples:
   ait run -n 2 -- ./train --steps 100       two ranks, the CPUs divided between them
-  ait run -n 4 --threads 1 --no-bind ./train
+  ait run -n 4 --threads 1 --bind none ./train
+  ait run -n 8 --bind gpu -- ./train        each rank on the cores and memory next to its GPU
   ait run -n 2 --log-dir logs --timeout 3600 ./train
   ait run -n 2 --free-port -- python3 train.py   init_process_group("gloo") finds its ranks
   ait run -n 8 --nodes 2 --node-rank 0 --rendezvous head:29400 -- ./train   and on the other host
@@ -54,7 +57,14 @@ cxxopts::Options MakeOptions() {
       cxxopts::value<std::string>(), "SECONDS");
   add("threads", "OMP_NUM_THREADS of each rank (default: its share of the CPUs)",
       cxxopts::value<std::string>(), "T");
-  add("no-bind", "let ranks run on any CPU");
+  add("bind",
+      "compact (default), scatter, gpu: how ranks are laid out on CPUs and memory; none: any CPU",
+      cxxopts::value<std::string>(), "LAYOUT");
+  add("cores", "cores of each rank (default: equal shares of all)", cxxopts::value<std::string>(),
+      "C");
+  add("service-cores", "of those, cores for communication and loading (default: 0)",
+      cxxopts::value<std::string>(), "C");
+  add("no-bind", "as --bind none");
   add("timeout", "stop the run after so many seconds", cxxopts::value<std::string>(), "SECONDS");
   add("grace", "seconds between TERM and KILL (default: 10)", cxxopts::value<std::string>(),
       "SECONDS");
@@ -72,8 +82,9 @@ cxxopts::Options MakeOptions() {
 // belongs to the program, also if it looks like an option.
 int CountOwnWords(int argc, char** argv) {
   constexpr std::string_view kWithValue[] = {
-      "-n",        "--ranks", "--threads",   "--timeout",    "--grace",
-      "--log-dir", "--nodes", "--node-rank", "--rendezvous", "--join-timeout"};
+      "-n",           "--ranks",        "--threads",      "--timeout", "--grace",
+      "--bind",       "--cores",        "--log-dir",      "--nodes",   "--node-rank",
+      "--rendezvous", "--join-timeout", "--service-cores"};
   int i = 1;
   while (i < argc) {
     const std::string_view word = argv[i];
@@ -85,7 +96,30 @@ int CountOwnWords(int argc, char** argv) {
   return std::min(i, argc);
 }
 
-// "2 ranks, port 41234, 1 thread each; CPUs by rank: 0 | 1".
+// What `text` says of each rank: "0 | 1".
+template <typename Text>
+std::string ByRank(const std::vector<RankPlan>& ranks, const Text& text) {
+  constexpr std::size_t kShown = 16;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
+    list += StrCat(i == 0 ? "" : " | ", text(ranks[i]));
+  }
+  return ranks.size() > kShown ? list + " | ..." : list;
+}
+
+std::string DescribeMemory(const LaunchPlan& plan) {
+  const std::optional<int> first = plan.ranks.front().memory_node;
+  bool same = true;
+  for (const RankPlan& rank : plan.ranks) {
+    if (!rank.memory_node) return StrCat("; memory by first touch: ", plan.first_touch);
+    same = same && rank.memory_node == first;
+  }
+  if (same) return StrCat("; memory of node ", *first);
+  return "; memory of nodes by rank: " +
+         ByRank(plan.ranks, [](const RankPlan& rank) { return StrCat(*rank.memory_node); });
+}
+
+// "2 ranks, port 41234, 1 thread each; CPUs by rank: 0 | 1; memory of node 0".
 std::string DescribePlan(const LaunchPlan& plan) {
   const std::size_t count = plan.ranks.size();
   const int threads = plan.ranks.front().threads;
@@ -98,14 +132,12 @@ std::string DescribePlan(const LaunchPlan& plan) {
   text += StrCat(", port ", plan.port, ", ", Counted(threads, "thread"), " each");
   if (plan.ranks.front().cpus.empty()) return text + ", not bound to CPUs";
   if (count > 1 && plan.ranks[0].cpus == plan.ranks[1].cpus) {
-    return StrCat(text, "; more ranks than CPUs: all share ", plan.ranks[0].cpus.ToString());
+    text += StrCat("; more ranks than CPUs: all share ", plan.ranks[0].cpus.ToString());
+  } else {
+    text += "; CPUs by rank: " +
+            ByRank(plan.ranks, [](const RankPlan& rank) { return rank.cpus.ToString(); });
   }
-  text += "; CPUs by rank: ";
-  constexpr std::size_t kShown = 16;
-  for (std::size_t i = 0; i < std::min(count, kShown); ++i) {
-    text += StrCat(i == 0 ? "" : " | ", plan.ranks[i].cpus.ToString());
-  }
-  return count > kShown ? text + " | ..." : text;
+  return text + DescribeMemory(plan);
 }
 
 void Report(const LaunchResult& result, const LaunchPlan& plan, OwnStreams& streams) {
@@ -198,6 +230,34 @@ Status ReadHosts(const cxxopts::ParseResult& parsed, LaunchHosts& hosts) {
   return OkStatus();
 }
 
+// --bind, --no-bind, --cores and --service-cores, into `options`. **Errors.** InvalidArgument.
+Status ReadLayout(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
+  const auto text = [&](const char* name) { return parsed[name].as<std::string>(); };
+  const std::string bind = parsed.count("bind") != 0 ? text("bind") : "";
+  const bool none = parsed.count("no-bind") != 0 || bind == "none";
+  if (parsed.count("no-bind") != 0 && !bind.empty() && bind != "none") {
+    return InvalidArgumentError("--no-bind and --bind ", bind, " contradict each other");
+  }
+  if (none) options.binding = CpuBinding::kNone;
+  if (!none && parsed.count("bind") != 0) {
+    const auto policy = ParseLayoutPolicy(bind);
+    if (!policy.ok()) {
+      return InvalidArgumentError("option --bind cannot be '", bind,
+                                  "': give compact, scatter, gpu or none");
+    }
+    options.layout.policy = *policy;
+  }
+  for (const auto& [name, member] : {std::pair("cores", &LaunchLayout::cores),
+                                     std::pair("service-cores", &LaunchLayout::service_cores)}) {
+    if (parsed.count(name) == 0) continue;
+    if (none) return InvalidArgumentError("--", name, " needs ranks that are bound");
+    AIT_ASSIGN_OR_RETURN(options.layout.*member,
+                         ParseNumber(StrCat("--", name), text(name), 0, CpuSet::kMaxId + 1,
+                                     "a number of cores, 0 for the default"));
+  }
+  return OkStatus();
+}
+
 // What the options say of numbers, into `options`. **Errors.** InvalidArgument.
 Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
   constexpr double kLeast = std::numeric_limits<double>::min();
@@ -208,6 +268,7 @@ Status ReadNumbers(const cxxopts::ParseResult& parsed, LaunchOptions& options) {
                                    StrCat("a whole number from 1 to ", kMaxLaunchRanks)));
   options.world_size = WorldSize(ranks);
   AIT_RETURN_IF_ERROR(ReadHosts(parsed, options.hosts));
+  AIT_RETURN_IF_ERROR(ReadLayout(parsed, options));
   if (parsed.count("threads") != 0) {
     AIT_ASSIGN_OR_RETURN(options.threads, ParseNumber("--threads", text("threads"), 1,
                                                       std::numeric_limits<int>::max(),
@@ -238,7 +299,6 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
     return FailUsage("run", Message(status));
   }
   if (parsed.count("verbose") != 0) options.environment["AIT_DESCRIBE"] = "1";
-  if (parsed.count("no-bind") != 0) options.binding = CpuBinding::kNone;
   if (parsed.count("free-port") != 0) options.port = RankPort::kFree;
   // A background process group that reads from the terminal is stopped by the kernel.
   if (isatty(STDIN_FILENO) == 0) options.input = RankInput::kRankZero;
@@ -278,6 +338,12 @@ int Launch(const cxxopts::ParseResult& parsed, std::vector<std::string> command)
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (parsed.count("quiet") == 0) {
     streams.Write(RankStream::kError, StrCat("ait run: ", DescribePlan(launcher->plan()), "\n"));
+    const bool asked = parsed.count("bind") + parsed.count("cores") + parsed.count("service-cores");
+    if (asked && launcher->plan().ranks.front().layout) {
+      for (const std::string& note : launcher->plan().notes) {
+        streams.Write(RankStream::kError, StrCat("ait run: ", note, "\n"));
+      }
+    }
   }
   const auto result = launcher->Run();
   if (!result.ok()) return Fail("run", result.status(), CodeOf(result.status()));

@@ -41,7 +41,7 @@ StatusOr<Launcher> Launcher::Create(LaunchOptions options) {
   LaunchPlan& plan = impl->plan;
   AIT_ASSIGN_OR_RETURN(plan.program, internal::FindProgram(impl->options.command.front()));
   plan.run_id = StrCat(getpid(), "-", std::chrono::system_clock::now().time_since_epoch().count());
-  AIT_ASSIGN_OR_RETURN(plan.ranks, internal::DivideAmongRanks(impl->options));
+  AIT_RETURN_IF_ERROR(internal::PlanRanks(impl->options, plan));
   const LaunchHosts& hosts = impl->options.hosts;
   plan.world_size = impl->options.world_size.value();
   plan.master = hosts.count > 1 ? hosts.address : "127.0.0.1";
@@ -81,13 +81,15 @@ void Launcher::Stop(int signal) noexcept {
 
 StatusOr<RankProcess> Launcher::Impl::Start(int local_rank, const Guard& guard) {
   const int rank = plan.first_rank + local_rank;
+  const RankPlan& mine = plan.ranks[static_cast<std::size_t>(local_rank)];
   SpawnRequest request = {
       .program = plan.program,
       .command = options.command,
       .environment = internal::MakeEnvironment(options, plan, local_rank),
       .input = rank == 0 && options.input == RankInput::kRankZero ? STDIN_FILENO : nothing.get(),
       .listener = rank == 0 ? listener.get() : -1,
-      .cpus = plan.ranks[static_cast<std::size_t>(local_rank)].cpus,
+      .cpus = mine.cpus,
+      .memory_node = mine.memory_node.value_or(-1),
       .guard = guard.fd(),
   };
   RankProcess process;

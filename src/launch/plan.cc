@@ -6,17 +6,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <map>
-#include <optional>
-#include <thread>
 
-#include "ait/base/env.h"
-#include "ait/topology/budget.h"
-#include "ait/topology/cpu_division.h"
-#include "ait/topology/machine.h"
 #include "comm/tcp_store_socket.h"
 #include "launch/plan_internal.h"
 #include "launch/spawn_internal.h"
-#include "topology/kernel_file_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -30,43 +23,11 @@ Found Look(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 ? Found::kYes : Found::kNotExecutable;
 }
 
-StatusOr<std::vector<RankPlan>> DivideCpusAmongRanks(const LaunchOptions& options) {
-  AIT_ASSIGN_OR_RETURN(const Machine machine, ReadMachine());
-  AIT_ASSIGN_OR_RETURN(const Budget budget, ReadBudget());
-  AIT_ASSIGN_OR_RETURN(const CpuDivision division,
-                       DivideCpus(machine, budget, options.world_size.value()));
-  std::vector<RankPlan> plans;
-  for (const RankCpus& rank : division.ranks) {
-    const bool bind = options.binding == CpuBinding::kDivide;
-    plans.push_back({.cpus = bind ? rank.cpus : CpuSet(), .threads = rank.threads});
-  }
-  return plans;
-}
-
-/// What OMP_NUM_THREADS says, or 0. It may be a list with a number for each level of nested
-/// parallel regions (OpenMP 5.2, 21.1.2): ranks get the first, for the others are not theirs to
-/// divide.
-StatusOr<int> ThreadsOf(const Env& env) {
-  if (!env.omp_num_threads) return 0;
-  int first = 0;
-  for (const std::string_view text : Split(*env.omp_num_threads, ',')) {
-    const std::optional<int> threads = ParseNumber<int>(Trim(text));
-    if (!threads || *threads < 1) {
-      return InvalidArgumentError(
-          "OMP_NUM_THREADS is \"", *env.omp_num_threads,
-          "\"; a number of threads, at least 1, or a list of them (\"4,2\") "
-          "is possible: set it so, or say how many threads (--threads)");
-    }
-    if (first == 0) first = *threads;
-  }
-  return first;
-}
-
 bool BelongsToAnotherLaunch(std::string_view name) {
   // torchrun's own; a child that inherits TORCHELASTIC_USE_AGENT_STORE waits for an agent for ever.
   constexpr std::string_view kPrefixes[] = {"TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE",
                                             "ROLE_RANK",     "ROLE_NAME",  "ROLE_WORLD_SIZE",
-                                            "AIT_LISTEN_FD"};
+                                            "AIT_LISTEN_FD", "AIT_LAYOUT"};
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
@@ -139,26 +100,6 @@ StatusOr<std::string> FindProgram(const std::string& name) {
                        is_here ? StrCat("; it is in this folder: write ./", name) : std::string());
 }
 
-StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options) {
-  const int world_size = options.world_size.value();
-  auto divided = DivideCpusAmongRanks(options);
-  std::vector<RankPlan> plans;
-  if (divided.ok()) {
-    plans = *std::move(divided);
-  } else {  // without /proc and /sys the CPUs have no names; their number is known all the same
-    const int cpus = static_cast<int>(std::thread::hardware_concurrency());
-    plans.assign(static_cast<std::size_t>(world_size), {.threads = std::max(1, cpus / world_size)});
-  }
-  int wanted = options.threads;
-  if (wanted == 0) {
-    AIT_ASSIGN_OR_RETURN(wanted, ThreadsOf(Env::FromProcess()));
-  }
-  if (wanted > 0) {
-    for (RankPlan& plan : plans) plan.threads = wanted;
-  }
-  return plans;
-}
-
 StatusOr<Listener> ListenAt(const std::string& address) {
   AIT_ASSIGN_OR_RETURN(SocketFd socket, Listen(address, 0));
   AIT_ASSIGN_OR_RETURN(const std::uint16_t port, LocalPort(socket.get()));
@@ -189,6 +130,7 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
   variables["AIT_RUN_ID"] = plan.run_id;
   variables["AIT_PARENT_PID"] = std::to_string(getpid());
   variables["OMP_NUM_THREADS"] = std::to_string(mine.threads);
+  if (mine.layout) variables["AIT_LAYOUT"] = ToText(*mine.layout);
   if (rank == 0 && options.port == RankPort::kInherited)
     variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
 

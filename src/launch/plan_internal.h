@@ -4,6 +4,7 @@
 
 // What is decided before the first process starts.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,13 @@ Status Check(const LaunchOptions& options);
 /// Path of the program that the command names.
 StatusOr<std::string> FindProgram(const std::string& name);
 
-/// CPUs and threads of each rank. **Errors.** InvalidArgument: OMP_NUM_THREADS.
-StatusOr<std::vector<RankPlan>> DivideAmongRanks(const LaunchOptions& options);
+/// The node of each GPU, in the order in which CUDA numbers those that this process sees; without a
+/// CUDA run time, in the order of the bus.
+std::vector<std::optional<int>> NodesOfGpus();
+
+/// Sets `ranks`, `first_touch` and `notes`. **Errors.** Those of LayOutRanks if the options ask for
+/// more than equal shares; InvalidArgument: OMP_NUM_THREADS.
+Status PlanRanks(const LaunchOptions& options, LaunchPlan& plan);
 
 /// A socket that listens, and its port.
 struct Listener {

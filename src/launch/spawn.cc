@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "launch/spawn_internal.h"
+#include "topology/memory_policy_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -94,6 +95,9 @@ struct Prepared {
       sched_setaffinity(0, prepared.cpu_mask.size() * sizeof(std::uint64_t),
                         reinterpret_cast<const cpu_set_t*>(prepared.cpu_mask.data())) != 0) {
     fail(Step::kBinding);
+  }
+  if (request.memory_node >= 0) {  // a preference; without it, memory lies where it is touched
+    [[maybe_unused]] const int error = SetPreferredNode(request.memory_node);
   }
   ResetSignals();
   execve(request.program.c_str(), prepared.argv.data(), prepared.envp.data());

@@ -45,6 +45,7 @@ struct SpawnRequest {
   int input = 0, output = 1, error = 2;  // become 0, 1, 2
   int listener = -1;                     // becomes kListenFd; -1 for none
   CpuSet cpus;                           // binding; empty for none
+  int memory_node = -1;                  // whose memory it prefers, if it may; -1 for none
   int guard = -1;                        // Guard::fd()
 };
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "ait/topology/devices.h"
 #include "support/process.h"
 
 namespace ait::testing {
@@ -80,6 +81,55 @@ TEST(AitRun, SetsThreadsAndLeavesRanksUnbound) {
   Process run = AitRun({"-n", "2", "--threads", "3", "--no-bind"}, {"env", "OMP_NUM_THREADS"});
   run.ExpectExit(0, "[1] OMP_NUM_THREADS=3\n");
   EXPECT_THAT(run.output(), HasSubstr("3 threads each, not bound"));
+}
+
+TEST(AitRun, BindsAsTheLayoutSays) {
+  for (const char* layout : {"compact", "scatter"}) {
+    Process run =
+        AitRun({"-n", "1", "--bind", layout, "--cores", "1"}, {"cpus", "env", "AIT_LAYOUT"});
+    run.ExpectExit(0, "AIT_LAYOUT=cpus=");
+    EXPECT_THAT(run.standard_error(), HasSubstr("; CPUs by rank: "));
+    EXPECT_THAT(run.standard_error(), HasSubstr("; memory "));
+  }
+  Process none = AitRun({"-n", "1", "--bind", "none"}, {"env", "AIT_LAYOUT"});
+  none.ExpectExit(0, "AIT_LAYOUT is unset\n");
+  EXPECT_THAT(none.output(), HasSubstr("not bound"));
+}
+
+TEST(AitRun, RanksHaveTheMemoryPolicyThatItTellsOf) {
+  std::ifstream maps("/proc/self/numa_maps");
+  std::string first;
+  if (!std::getline(maps, first)) GTEST_SKIP() << "this kernel has no /proc/self/numa_maps";
+  Process run = Process::Spawn(
+      {.program = AIT_PROGRAM, .args = {"run", "-n", "1", "--", "cat", "/proc/self/numa_maps"}});
+  run.ExpectExit(0);
+  const std::string& told = run.standard_error();
+  if (const std::size_t at = told.find("; memory of node "); at != std::string::npos) {
+    const int node = std::atoi(told.c_str() + at + 17);
+    EXPECT_THAT(run.standard_output(), HasSubstr(" prefer:" + std::to_string(node) + " "));
+  } else {
+    EXPECT_THAT(told, HasSubstr("; memory by first touch: "));
+    EXPECT_THAT(run.standard_output(), Not(HasSubstr(" prefer:")));
+  }
+}
+
+TEST(AitRun, RefusesLayoutsThatCannotBe) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--bind", "close"}, "option --bind cannot be 'close': give compact, scatter, gpu or none"},
+      {{"--bind", "scatter", "--no-bind"}, "--no-bind and --bind scatter contradict each other"},
+      {{"--cores", "-1"}, "option --cores cannot be '-1'"},
+      {{"--cores", "2", "--bind", "none"}, "--cores needs ranks that are bound"},
+  };
+  for (const auto& [options, message] : cases) {
+    std::vector<std::string> all = {"-n", "1"};
+    all.insert(all.end(), options.begin(), options.end());
+    AitRun(all, {"print", "never"}).ExpectExit(2, message);
+  }
+  AitRun({"-n", "1", "--cores", "60000"}, {"print", "never"})
+      .ExpectExit(125, "1 ranks of 60000 cores each need 60000 cores");
+  if (ReadDevices().gpus.empty()) {
+    AitRun({"-n", "1", "--bind", "gpu"}, {"print", "never"}).ExpectExit(2, "no GPU to lay ranks");
+  }
 }
 
 TEST(AitRun, EndsWithTheCodeAndTheLastLinesOfTheFirstFailingRank) {

@@ -166,6 +166,37 @@ TEST_F(LauncherTest, DividesTheCpusAndTellsTheRanks) {
             StrCat("cpus ", plan.cpus.size(), "\nOMP_NUM_THREADS=", plan.threads, "\n"));
 }
 
+TEST_F(LauncherTest, RanksLearnTheirLayout) {
+  setenv("AIT_LAYOUT", "that of another launch", 1);
+  auto launcher = Launcher::Create(Puppet(2, {"env", "AIT_LAYOUT"}));
+  ASSERT_OK(launcher);
+  const LaunchPlan plan = launcher->plan();
+  ASSERT_OK(launcher->Run());
+  LaunchOptions unbound = Puppet(1, {"env", "AIT_LAYOUT"});
+  unbound.binding = CpuBinding::kNone;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(plan.ranks[rank].layout.has_value());
+    EXPECT_EQ(plan.ranks[rank].layout->cpus, plan.ranks[rank].cpus);
+    EXPECT_EQ(collector_.Output(static_cast<int>(rank)),
+              StrCat("AIT_LAYOUT=", ToText(*plan.ranks[rank].layout), "\n"));
+    EXPECT_NE(plan.ranks[rank].memory_node.has_value(), !plan.first_touch.empty())
+        << "preferred, or why not";
+  }
+  EXPECT_EQ(Run(unbound).exit_code, 0);
+  EXPECT_THAT(collector_.Output(0), ::testing::EndsWith("AIT_LAYOUT is unset\n"));
+  unsetenv("AIT_LAYOUT");
+}
+
+TEST_F(LauncherTest, RefusesALayoutThatTheMachineCannotGive) {
+  LaunchOptions options = Puppet(2, {"print", "never"});
+  options.layout.cores = 10'000;
+  EXPECT_THAT(Launcher::Create(options),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("need 20000 cores")));
+  options.layout = {.service_cores = 10'000};
+  EXPECT_THAT(Launcher::Create(options),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("leave none to compute")));
+}
+
 TEST_F(LauncherTest, BindsOnlyIfAskedAndKeepsChosenThreads) {
   LaunchOptions options = Puppet(2, {"env", "OMP_NUM_THREADS"});
   options.binding = CpuBinding::kNone;

@@ -2,12 +2,17 @@
 // The code of docs/topology.md, and its table of divisions.
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "ait/base/env.h"
 #include "ait/topology/binding.h"
 #include "ait/topology/budget.h"
 #include "ait/topology/cpu_division.h"
 #include "ait/topology/machine.h"
+#include "ait/topology/rank_layout.h"
 #include "support/document.h"
 #include "support/status_matchers.h"
 #include "topology/fixture.h"
@@ -23,6 +28,22 @@ Status BindRank(int local_rank, int local_world_size) {
   const RankCpus& mine = division.ranks[static_cast<std::size_t>(local_rank)];
   AIT_RETURN_IF_ERROR(BindThisThread(mine.cpus));
   return ThisThreadBinding().value() == mine.cpus ? OkStatus() : InternalError("not bound");
+}
+
+Status LayOutRank(const Machine& machine, const Budget& budget, int local_rank,
+                  int local_world_size) {
+  Status bound;
+  AIT_ASSIGN_OR_RETURN(const HostLayout host, LayOutRanks(machine, budget, {.ranks = local_world_size}));
+  const RankLayout& rank = host.ranks[static_cast<std::size_t>(local_rank)];
+  AIT_ASSIGN_OR_RETURN(const AppliedLayout applied, ApplyRankLayout(rank));
+  std::thread loader([&] { bound = BindThisThread(rank.loaders); });
+  loader.join();
+  return applied.memory.empty() ? InternalError("says nothing of memory") : bound;
+}
+
+StatusOr<std::optional<RankLayout>> ReadGivenLayout() {
+  AIT_ASSIGN_OR_RETURN(const std::optional<RankLayout> given, RankLayoutFromEnv(Env::FromProcess()));
+  return given;
 }
 
 Status TouchOnNode(const Machine& machine) {
@@ -43,6 +64,8 @@ TEST(TopologyPage, ItsCodeIsThis) {
 
 TEST(TopologyPage, ItsCodeRuns) {
   std::thread([] {
+    EXPECT_OK(LayOutRank(ReadMachine().value(), ReadBudget().value(), 1, 2));
+    EXPECT_OK(ReadGivenLayout());
     EXPECT_OK(BindRank(1, 2));
     Machine machine;
     machine.nodes = {{.id = 0, .cpus = ThisThreadBinding().value()}};
@@ -83,6 +106,18 @@ TEST(TopologyPage, ItsTableOfDivisionsIsTrue) {
     EXPECT_EQ(division.ranks[0].threads, row.threads) << row.ranks;
     EXPECT_EQ(Name(division.sharing), row.shared) << row.ranks;
   }
+  const auto lists = [&](const RankLayoutOptions& options) {
+    std::vector<std::string> cpus;  // of the first threads, as in the table of policies
+    const HostLayout host = LayOutRanks(machine, budget, options).value();
+    for (const RankLayout& rank : host.ranks) cpus.push_back(rank.compute.ToString());
+    return cpus;
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(lists({.ranks = 4}), ElementsAre("0-3", "4-7", "8-11", "12-15"));
+  EXPECT_THAT(lists({.ranks = 4, .policy = LayoutPolicy::kScatter}),
+              ElementsAre("0-3", "8-11", "4-7", "12-15"));
+  EXPECT_THAT(lists({.ranks = 4, .policy = LayoutPolicy::kGpu, .gpu_nodes = {{1}, {0}, {1}, {0}}}),
+              ElementsAre("8-11", "0-3", "12-15", "4-7"));
   ASSERT_OK_AND_ASSIGN(const CpuDivision one, DivideCpus(machine, budget, 1));
   EXPECT_EQ(one.ranks[0].cpus.ToString(), "0-31");
   EXPECT_EQ(one.ranks[0].threads, 16);

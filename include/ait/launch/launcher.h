@@ -35,6 +35,7 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/topology/id_set.h"
+#include "ait/topology/rank_layout.h"
 
 namespace ait::inline v0 {
 
@@ -50,8 +51,15 @@ class RankOutput {
 };
 
 enum class CpuBinding {
-  kDivide,  // each rank gets its share of the CPUs of this process (ait/topology/cpu_division.h)
+  kDivide,  // each rank gets its share of the CPUs of this process, as `LaunchLayout` says
   kNone,    // ranks run where the scheduler puts them
+};
+
+/// How the ranks of a host are spread over it; see "ait/topology/rank_layout.h".
+struct LaunchLayout {
+  LayoutPolicy policy = LayoutPolicy::kCompact;  ///< by GPU: in the order in which CUDA counts them
+  int cores = 0;                                 ///< of each rank; 0: equal shares of all
+  int service_cores = 0;                         ///< of those, left to communication and loading
 };
 
 enum class RankInput {
@@ -87,6 +95,7 @@ struct LaunchOptions {
   LaunchHosts hosts = {};
 
   CpuBinding binding = CpuBinding::kDivide;
+  LaunchLayout layout = {};
   /// OMP_NUM_THREADS of each rank. 0 keeps the variable of this process, of a list for nested
   /// regions ("4,2") the first number; if it is not set, each rank gets as many threads as its
   /// share of the CPUs allows.
@@ -107,18 +116,22 @@ struct LaunchOptions {
 
 /// What was decided for one rank.
 struct RankPlan {
-  CpuSet cpus;      ///< it is bound to; empty if it is not
-  int threads = 1;  ///< its OMP_NUM_THREADS
+  CpuSet cpus;                                      ///< it is bound to; empty if it is not
+  int threads = 1;                                  ///< its OMP_NUM_THREADS
+  std::optional<RankLayout> layout = std::nullopt;  ///< its AIT_LAYOUT; nullopt if it is not bound
+  std::optional<int> memory_node = std::nullopt;    ///< it prefers memory of; nullopt: first touch
 };
 
 struct LaunchPlan {
-  std::string program;          ///< path of the program that was found
-  std::string run_id;           ///< AIT_RUN_ID: differs between any two launches
-  std::string master;           ///< MASTER_ADDR: 127.0.0.1, or the address of host 0
-  int port = 0;                 ///< MASTER_PORT
-  int first_rank = 0;           ///< of this host
-  int world_size = 1;           ///< of all hosts
-  std::vector<RankPlan> ranks;  ///< of this host
+  std::string program;             ///< path of the program that was found
+  std::string run_id;              ///< AIT_RUN_ID: differs between any two launches
+  std::string master;              ///< MASTER_ADDR: 127.0.0.1, or the address of host 0
+  int port = 0;                    ///< MASTER_PORT
+  int first_rank = 0;              ///< of this host
+  int world_size = 1;              ///< of all hosts
+  std::vector<RankPlan> ranks;     ///< of this host
+  std::string first_touch;         ///< why ranks that are bound prefer no node; "" if they do
+  std::vector<std::string> notes;  ///< what in the layout is not as one would wish
 };
 
 /// How one rank ended.
@@ -149,10 +162,10 @@ class Launcher {
  public:
   /// Finds the program, takes a port, divides the CPUs; starts nothing. **Blocks**, with several
   /// hosts, until all launchers have come.
-  /// **Errors.** InvalidArgument: an option or OMP_NUM_THREADS out of its range. NotFound: no such
-  /// program. PermissionDenied: the program is not executable. ResourceExhausted: no socket is
+  /// **Errors.** InvalidArgument: an option or OMP_NUM_THREADS out of its range, no GPU to lay out
+  /// by. NotFound: no such program. PermissionDenied: the program is not executable. ResourceExhausted: no socket is
   /// free. DeadlineExceeded names the hosts that did not come; FailedPrecondition: the port is in
-  /// use, or launchers disagree on the number of hosts.
+  /// use, launchers disagree on the number of hosts, or there are not the cores that the layout wants.
   static StatusOr<Launcher> Create(LaunchOptions options);
 
   Launcher(Launcher&&) noexcept;
