@@ -4,90 +4,96 @@
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ait/launch/launcher.h"
-#include "ait/topology/budget.h"
-#include "ait/topology/cpu_division.h"
-#include "ait/topology/machine.h"
 #include "cli/program.h"
+#include "cli/topo_report.h"
+#include "launch/plan_internal.h"
 
 namespace ait::cli {
 namespace {
 
 constexpr char kExamples[] = R"(
 Examples:
-  ait topo                 the machine, the limits of this process, one rank
-  ait topo -n 4            how four ranks of `ait run` would share the CPUs
+  ait topo                       the machine, the limits of this process, one rank
+  ait topo -n 4                  how four ranks of `ait run` would share the CPUs
+  ait topo -n 8 --policy gpu     each rank next to its GPU
+  ait topo -n 2 --policy all --json
 )";
 
-std::string Size(Bytes bytes) {
-  if (bytes == Bytes(0)) return "unknown";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f GiB", static_cast<double>(bytes.value()) / (1 << 30));
-  return text;
+cxxopts::Options MakeOptions() {
+  cxxopts::Options options(
+      "ait topo",
+      "Prints the machine, what this process may use of it, and how ranks would be laid out.\n");
+  cxxopts::OptionAdder add = options.add_options();
+  const auto number = [](const char* fallback) {
+    return cxxopts::value<std::string>()->default_value(fallback);
+  };
+  add("n,ranks", "number of ranks", number("1"), "N");
+  add("policy", "compact, scatter, gpu, or all of them", number("compact"), "LAYOUT");
+  add("cores", "cores of each rank (0: equal shares of all)", number("0"), "C");
+  add("service-cores", "of those, cores for communication and loading", number("0"), "C");
+  add("json", "print JSON");
+  add("h,help", "print this help");
+  return options;
 }
 
-template <typename T, typename Format>
-std::string Limit(const std::optional<Sourced<T>>& limit, Format format) {
-  return limit ? StrCat(format(limit->value), "  (", limit->source, ")") : "none";
-}
+struct Request {
+  RankLayoutOptions layout;
+  std::vector<LayoutPolicy> policies;
+};
 
-std::string Describe(const Machine& machine) {
-  std::string text =
-      StrCat("machine\n  CPUs: ", machine.online.size(), " (", machine.online.ToString(),
-             "), cores: ", machine.cores.size(), "\n  memory: ", Size(machine.memory), "\n");
-  for (const NumaNode& node : machine.nodes) {
-    text += StrCat("  node ", node.id, ": CPUs ", node.cpus.empty() ? "none" : node.cpus.ToString(),
-                   ", memory ", Size(node.memory), "\n");
+StatusOr<Request> ReadRequest(const cxxopts::ParseResult& parsed) {
+  Request request;
+  const auto text = [&](const char* name) { return parsed[name].as<std::string>(); };
+  AIT_ASSIGN_OR_RETURN(request.layout.ranks,
+                       ParseNumber("-n", text("ranks"), 1, kMaxLaunchRanks,
+                                   StrCat("a whole number from 1 to ", kMaxLaunchRanks)));
+  AIT_ASSIGN_OR_RETURN(request.layout.cores,
+                       ParseNumber("--cores", text("cores"), 0, CpuSet::kMaxId + 1,
+                                   "a number of cores, 0 for equal shares"));
+  AIT_ASSIGN_OR_RETURN(request.layout.service_cores,
+                       ParseNumber("--service-cores", text("service-cores"), 0, CpuSet::kMaxId + 1,
+                                   "a number of cores"));
+  const std::string policy = text("policy");
+  if (policy == "all") {
+    request.policies = {LayoutPolicy::kCompact, LayoutPolicy::kScatter, LayoutPolicy::kGpu};
+    return request;
   }
-  for (const CacheGroup& group : machine.cache_groups) {
-    if (group.level == 0) continue;
-    text += StrCat("  L", group.level, " cache of ", group.size.value() >> 10, " KiB: CPUs ",
-                   group.cpus.ToString(), "\n");
+  const auto one = ParseLayoutPolicy(policy);
+  if (!one.ok()) {
+    return InvalidArgumentError("option --policy cannot be '", policy,
+                                "': give compact, scatter, gpu or all");
   }
-  for (const std::string& note : machine.notes) text += StrCat("  note: ", note, "\n");
-  return text;
+  request.policies = {*one};
+  return request;
 }
 
-std::string Describe(const Budget& budget) {
-  const auto cpus = [](const CpuSet& set) { return set.ToString(); };
-  const auto number = [](double value) { return StrCat(value); };
-  return StrCat("this process\n  affinity: ", budget.affinity.value.ToString(),
-                "\n  cpuset: ", Limit(budget.cpuset, cpus),
-                "\n  CPU quota: ", Limit(budget.cpu_quota, number),
-                "\n  memory limit: ", Limit(budget.memory_limit, Size),
-                "\n  memory available: ", Limit(budget.memory_available, Size),
-                "\n  worth of threads: ", budget.cpu_count(), "\n");
-}
-
-std::string Describe(const CpuDivision& division) {
-  std::string text = StrCat(Counted(static_cast<std::int64_t>(division.ranks.size()), "rank"),
-                            ", sharing ", Name(division.sharing), "\n");
-  for (std::size_t rank = 0; rank < division.ranks.size(); ++rank) {
-    const RankCpus& mine = division.ranks[rank];
-    text += StrCat("  rank ", rank, ": CPUs ", mine.cpus.ToString(), ", threads ", mine.threads,
-                   ", nodes ", mine.nodes.empty() ? "unknown" : mine.nodes.ToString(), "\n");
+StatusOr<TopoReport> Read(Request request) {
+  TopoReport report;
+  AIT_ASSIGN_OR_RETURN(report.machine, ReadMachine());
+  AIT_ASSIGN_OR_RETURN(report.budget, ReadBudget());
+  report.devices = ReadDevices();
+  report.huge_pages = ReadHugePages();
+  for (const LayoutPolicy policy : request.policies) {
+    RankLayoutOptions& options = request.layout;
+    options.policy = policy;
+    if (policy == LayoutPolicy::kGpu) {
+      options.gpu_nodes = internal::NodesOfGpus();
+      if (options.gpu_nodes.empty() && request.policies.size() > 1) continue;  // of all, the others
+    }
+    AIT_ASSIGN_OR_RETURN(HostLayout host, LayOutRanks(report.machine, report.budget, options));
+    report.layouts.push_back({.policy = policy, .host = std::move(host)});
   }
-  return text;
-}
-
-StatusOr<std::string> DescribeAll(int ranks) {
-  AIT_ASSIGN_OR_RETURN(const Machine machine, ReadMachine());
-  AIT_ASSIGN_OR_RETURN(const Budget budget, ReadBudget());
-  AIT_ASSIGN_OR_RETURN(const CpuDivision division, DivideCpus(machine, budget, ranks));
-  return StrCat(Describe(machine), Describe(budget), Describe(division));
+  return report;
 }
 
 }  // namespace
 
 int RunTopo(int argc, char** argv) {
-  cxxopts::Options options(
-      "ait topo",
-      "Prints the machine, what this process may use of it, and how ranks would "
-      "share it.\n");
-  cxxopts::OptionAdder add = options.add_options();
-  add("n,ranks", "number of ranks", cxxopts::value<std::string>()->default_value("1"), "N");
-  add("h,help", "print this help");
+  cxxopts::Options options = MakeOptions();
   try {
     const cxxopts::ParseResult parsed = options.parse(argc, argv);
     if (parsed.count("help") != 0) {
@@ -97,12 +103,11 @@ int RunTopo(int argc, char** argv) {
     if (!parsed.unmatched().empty()) {
       return FailUsage("topo", "takes no argument " + parsed.unmatched().front());
     }
-    const auto ranks = ParseNumber("-n", parsed["ranks"].as<std::string>(), 1, kMaxLaunchRanks,
-                                   StrCat("a whole number from 1 to ", kMaxLaunchRanks));
-    if (!ranks.ok()) return FailUsage("topo", Message(ranks.status()));
-    const auto text = DescribeAll(*ranks);
-    if (!text.ok()) return Fail("topo", text.status());
-    std::fputs(text->c_str(), stdout);
+    const auto request = ReadRequest(parsed);
+    if (!request.ok()) return FailUsage("topo", Message(request.status()));
+    const auto report = Read(*request);
+    if (!report.ok()) return Fail("topo", report.status());
+    std::fputs((parsed.count("json") != 0 ? TopoJson(*report) : TopoText(*report)).c_str(), stdout);
     return kSuccess;
   } catch (const cxxopts::exceptions::exception& error) {
     return FailUsage("topo", error);

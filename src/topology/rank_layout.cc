@@ -113,7 +113,7 @@ void NoteSharing(const Machine& machine, HostLayout& host) {
   int shared = 0;
   for (const auto& [cache, ranks] : ranks_of) shared += ranks.size() > 1 ? 1 : 0;
   if (shared > 0) {
-    host.notes.push_back(StrCat("ranks share last-level caches: ", shared, " of the ",
+    host.notes.push_back(StrCat("ranks share last-level caches: ", shared, " of ",
                                 machine.cache_groups.size(), " serve more than one rank"));
   }
 }

@@ -3,6 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "ait/topology/budget.h"
+#include "ait/topology/devices.h"
+#include "ait/topology/machine.h"
+#include "ait/topology/rank_layout.h"
 #include "support/process.h"
 
 namespace ait::testing {
@@ -58,6 +64,54 @@ TEST(Topo, PrintsMachineBudgetAndLayout) {
   EXPECT_EQ(exit.code, 0);
   for (const char* part : {"machine\n", "this process\n", "2 ranks", "\n  rank 1: CPUs "}) {
     EXPECT_THAT(exit.output, HasSubstr(part));
+  }
+}
+
+TEST(Topo, ShowsTheLayoutOfEachPolicy) {
+  const Exit exit = Ait({"topo", "--policy", "all", "--cores", "1"});
+  EXPECT_EQ(exit.code, 0);
+  for (const char* part : {"\n1 rank, sharing nothing, compact\n  rank 0: CPUs ",
+                           "\n1 rank, sharing nothing, scatter\n", "\n  limit of locked memory: ",
+                           "\n  swap available: ", "\n  memory limit: ", "  GPU"}) {
+    EXPECT_THAT(exit.output, HasSubstr(part));
+  }
+}
+
+TEST(Topo, JsonHasWhatTheTextHas) {
+  const Exit exit = Ait({"topo", "--json", "-n", "2", "--policy", "scatter"});
+  EXPECT_EQ(exit.code, 0);
+  const auto json = nlohmann::json::parse(exit.output, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(json.is_object()) << exit.output;
+  const Machine machine = ReadMachine().value();
+  EXPECT_EQ(json["machine"]["cpus"], machine.online.ToString());
+  ASSERT_EQ(json["machine"]["nodes"].size(), machine.nodes.size());
+  EXPECT_EQ(json["machine"]["nodes"][0]["distances"], machine.nodes[0].distances);
+  EXPECT_TRUE(json["machine"]["nodes"][0].contains("huge_pages"));
+  EXPECT_EQ(json["process"]["affinity"]["value"], ReadBudget()->affinity.value.ToString());
+  ASSERT_EQ(json["layouts"].size(), 1u);
+  EXPECT_EQ(json["layouts"][0]["policy"], "scatter");
+  ASSERT_EQ(json["layouts"][0]["ranks"].size(), 2u);
+  for (const auto& rank : json["layouts"][0]["ranks"]) {
+    const auto layout = ParseRankLayout(rank["environment"].get<std::string>());
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    EXPECT_EQ(rank["cpus"], layout->cpus.ToString());
+    EXPECT_EQ(rank["loaders"], layout->loaders.ToString());
+    EXPECT_EQ(rank["memory_node"].is_null(), !layout->memory_node.has_value());
+  }
+}
+
+TEST(Topo, RefusesLayoutsThatCannotBe) {
+  Exit exit = Ait({"topo", "--policy", "close"});
+  EXPECT_EQ(exit.code, 2);
+  EXPECT_THAT(exit.output,
+              HasSubstr("--policy cannot be 'close': give compact, scatter, gpu or all"));
+  exit = Ait({"topo", "--cores", "60000"});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, HasSubstr("need 60000 cores"));
+  if (ReadDevices().gpus.empty()) {
+    exit = Ait({"topo", "--policy", "gpu"});
+    EXPECT_EQ(exit.code, 1);
+    EXPECT_THAT(exit.output, HasSubstr("no GPU to lay ranks out by"));
   }
 }
 
