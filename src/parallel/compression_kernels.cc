@@ -7,19 +7,7 @@
 #include <cstring>
 #include <limits>
 
-// Defines `name` from `name`Body, once for the baseline and once with AVX2. Nothing else changes:
-// -ffp-contract=off holds for this file.
-#define AIT_INLINE inline __attribute__((always_inline))
-#if defined(__x86_64__)
-#define AIT_KERNEL(result, name, parameters, arguments)                                         \
-  namespace {                                                                                   \
-  __attribute__((target("avx2"))) result name##Avx2 parameters { return name##Body arguments; } \
-  }                                                                                             \
-  result name parameters { return HasAvx2() ? name##Avx2 arguments : name##Body arguments; }
-#else
-#define AIT_KERNEL(result, name, parameters, arguments) \
-  result name parameters { return name##Body arguments; }
-#endif
+#include "base/simd_kernel.h"
 
 namespace ait::inline v0::internal::compression {
 namespace {
@@ -28,11 +16,6 @@ constexpr std::size_t kLanes = 16;
 constexpr std::size_t kRun = 512;  // elements that are summed in fp32
 constexpr std::uint32_t kMagnitude = 0x7fffffffu;
 constexpr std::uint32_t kInfinity = 0x7f800000u;
-constexpr float kMaxCode = 127;
-
-#if defined(__x86_64__)
-bool HasAvx2() { return __builtin_cpu_supports("avx2") != 0; }
-#endif
 
 std::uint32_t Magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & kMagnitude; }
 
@@ -137,14 +120,6 @@ AIT_INLINE void AddScaledToManyBody(std::span<float> vectors, std::span<const fl
   for (; k < factors.size(); ++k) AddToManyGroup<1>(vectors.data() + k * n, &factors[k], row);
 }
 
-AIT_INLINE float LargestMagnitudeBody(std::span<const float> values) {
-  std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & kMagnitude);
-  }
-  return std::bit_cast<float>(largest);
-}
-
 AIT_INLINE double RoundToBf16Body(std::span<const float> from, std::span<BFloat16> to) {
   double lost = 0;
   for (std::size_t begin = 0; begin < from.size(); begin += kRun) {
@@ -163,41 +138,6 @@ AIT_INLINE void WidenBf16Body(std::span<const BFloat16> from, std::span<float> t
   for (std::size_t i = 0; i < from.size(); ++i) to[i] = static_cast<float>(from[i]);
 }
 
-AIT_INLINE float QuantiseBody(std::span<const float> values, std::span<std::int8_t> codes,
-                              std::span<float> error) {
-  const float largest = LargestMagnitudeBody(values);
-  if (Magnitude(largest) >= kInfinity) {
-    std::fill(codes.begin(), codes.end(), std::int8_t{0});
-    std::fill(error.begin(), error.end(), 0.0f);
-    return std::numeric_limits<float>::quiet_NaN();
-  }
-  if (largest < kMaxCode * std::numeric_limits<float>::min()) {
-    std::fill(codes.begin(), codes.end(), std::int8_t{0});
-    std::copy(values.begin(), values.end(), error.begin());
-    return 0;
-  }
-  const float scale = largest / kMaxCode;
-  const float inverse = kMaxCode / largest;
-  constexpr float kRound = 0x1.8p23f;  // adding it leaves no fraction: to nearest even
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float value = values[i];
-    const float code = (value * inverse + kRound) - kRound;
-    codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(code));
-    error[i] = value - code * scale;
-  }
-  return scale;
-}
-
-AIT_INLINE void DequantiseBody(std::span<const std::int8_t> codes, float scale,
-                               std::span<float> to) {
-  for (std::size_t i = 0; i < codes.size(); ++i) to[i] = static_cast<float>(codes[i]) * scale;
-}
-
-AIT_INLINE void AddDequantisedBody(std::span<const std::int8_t> codes, float scale,
-                                   std::span<float> to) {
-  for (std::size_t i = 0; i < codes.size(); ++i) to[i] += static_cast<float>(codes[i]) * scale;
-}
-
 }  // namespace
 
 AIT_KERNEL(double, Dot, (std::span<const float> a, std::span<const float> b), (a, b))
@@ -213,17 +153,8 @@ AIT_KERNEL(void, AddManyScaled,
 AIT_KERNEL(void, AddScaledToMany,
            (std::span<float> vectors, std::span<const float> factors, std::span<const float> row),
            (vectors, factors, row))
-AIT_KERNEL(float, LargestMagnitude, (std::span<const float> values), (values))
 AIT_KERNEL(double, RoundToBf16, (std::span<const float> from, std::span<BFloat16> to), (from, to))
 AIT_KERNEL(void, WidenBf16, (std::span<const BFloat16> from, std::span<float> to), (from, to))
-AIT_KERNEL(float, Quantise,
-           (std::span<const float> values, std::span<std::int8_t> codes, std::span<float> error),
-           (values, codes, error))
-AIT_KERNEL(void, Dequantise, (std::span<const std::int8_t> codes, float scale, std::span<float> to),
-           (codes, scale, to))
-AIT_KERNEL(void, AddDequantised,
-           (std::span<const std::int8_t> codes, float scale, std::span<float> to),
-           (codes, scale, to))
 
 double Squares(std::span<const float> values) { return Dot(values, values); }
 

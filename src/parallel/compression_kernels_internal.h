@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ait/base/float16.h"
+#include "optim/block_int8.h"
 
 namespace ait::inline v0::internal::compression {
 
@@ -36,21 +37,15 @@ void AddManyScaled(std::span<float> row, std::span<const float> factors,
 /// Vector k [i] += factors[k] * row[i].
 void AddScaledToMany(std::span<float> vectors, std::span<const float> factors,
                      std::span<const float> row);
-/// Largest magnitude; NaN if there is one, else infinity if there is one.
-float LargestMagnitude(std::span<const float> values);
 
 /// to[i] = bf16(from[i]); returns the sum of squares of what was lost. Rounds to nearest even.
 double RoundToBf16(std::span<const float> from, std::span<BFloat16> to);
 void WidenBf16(std::span<const BFloat16> from, std::span<float> to);
 
-/// One block as int8: codes[i] = round(values[i] / scale), scale = largest magnitude / 127, which
-/// is returned. error[i] = values[i] - codes[i] * scale. A block that is too small to scale becomes
-/// zeros; one that is not finite gets a scale of NaN, codes of zero and no error. `error` may be
-/// `values`.
-float Quantise(std::span<const float> values, std::span<std::int8_t> codes, std::span<float> error);
-/// to[i] = codes[i] * scale, or to[i] += it.
-void Dequantise(std::span<const std::int8_t> codes, float scale, std::span<float> to);
-void AddDequantised(std::span<const std::int8_t> codes, float scale, std::span<float> to);
+using internal::AddDequantised;
+using internal::Dequantise;
+using internal::LargestMagnitude;
+using internal::Quantise;
 
 /// Memory that `SelectLargest` uses again and again.
 struct SelectScratch {
