@@ -42,7 +42,7 @@ Status CheckCounts(const ParameterCounts& counts) {
   for (const std::int64_t count :
        {counts.elements, counts.frozen, counts.flat, counts.whole, counts.owned,
         counts.owned_in_units, counts.buckets, counts.gathered, counts.largest_unit, counts.small,
-        counts.factors}) {
+        counts.owned_8bit, counts.factors}) {
     if (count < 0) return InvalidArgumentError("a parameter count is negative: ", count);
     if (count > kMostElements) {
       return OutOfRangeError("a parameter count is ", count, "; the arithmetic is for at most ",
@@ -119,6 +119,7 @@ std::int64_t StateBytes(const TrainingSetup& setup, std::int64_t elements) {
   }
   const int moments = MomentsOf(setup.optimizer);
   if (setup.state == StateFormat::kFloat32) return 4 * moments * elements;
+  if (setup.zero_stage >= 1 && counts.owned_8bit > 0) return moments * counts.owned_8bit;
   const std::int64_t small =
       setup.zero_stage >= 1 ? Share(counts.small, setup.ranks) : counts.small;
   const std::int64_t large = std::max<std::int64_t>(0, elements - small);

@@ -9,6 +9,7 @@
 #include "ait/parallel/whole_parameters.h"
 #include "parallel/agreement_internal.h"
 #include "parallel/data_parallel_impl.h"
+#include "parallel/layout_of_internal.h"
 #include "tensor/catch.h"
 
 namespace ait::inline v0 {
@@ -123,22 +124,11 @@ StatusOr<FlatLayout> Prepare(const Communicator& communicator, const NamedTensor
                              internal::CompressionLease& compression,
                              Status (*check_free)(const NamedTensors&)) {
   AIT_RETURN_IF_ERROR(CheckOptions(communicator, options));
-  AIT_ASSIGN_OR_RETURN(std::vector<ParameterInfo> infos, internal::InspectParameters(parameters));
-  for (ParameterInfo& info : infos) {
-    if (info.dtype == DType::kFloat32) info.dtype = options.precision.parameters;
-  }
-  if (options.zero_stage == ZeroStage::kParameters) {
-    AIT_RETURN_IF_ERROR(AssignUnits(options.units, options.whole_up_to, infos));
-  }
-  AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
-  AIT_RETURN_IF_ERROR(check_free(parameters));
   const Communicator& shard =
       options.hybrid.shard != nullptr ? *options.hybrid.shard : communicator;
-  AIT_ASSIGN_OR_RETURN(FlatLayout layout,
-                       FlatLayout::Create(std::move(infos), {.world_size = shard.size(),
-                                                             .slices = options.slices,
-                                                             .first_bucket = options.first_bucket,
-                                                             .bucket_cap = options.bucket_cap}));
+  AIT_ASSIGN_OR_RETURN(FlatLayout layout, internal::LayoutOf(parameters, options, shard.size()));
+  AIT_RETURN_IF_ERROR(CheckBuffers(options.buffers, parameters));
+  AIT_RETURN_IF_ERROR(check_free(parameters));
   if (options.compression != nullptr) {
     AIT_RETURN_IF_ERROR(compression.Take(options.compression));
     AIT_RETURN_IF_ERROR(

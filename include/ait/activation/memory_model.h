@@ -51,8 +51,9 @@ struct ParameterCounts {
   std::int64_t buckets = 0;         // in the two buffers of buckets in flight
   std::int64_t gathered = 0;        // stage 3: in the largest units that are whole at once
   std::int64_t largest_unit = 0;    // stage 3: used where `gathered` is 0
-  std::int64_t small = 0;    // in tensors below 4096 elements, which 8-bit states leave alone
-  std::int64_t factors = 0;  // entries of Adafactor's rows, columns and vectors
+  std::int64_t small = 0;       // in tensors below 4096 elements, which 8-bit states leave alone
+  std::int64_t owned_8bit = 0;  // bytes of one 8-bit moment on the rank that has most
+  std::int64_t factors = 0;     // entries of Adafactor's rows, columns and vectors
 };
 
 /// Bytes an element.
