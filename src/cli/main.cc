@@ -14,6 +14,7 @@
 #include "cli/doctor.h"
 #include "cli/hang.h"
 #include "cli/pack.h"
+#include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/run.h"
 #include "cli/topo.h"
@@ -32,6 +33,7 @@ constexpr Subcommand kSubcommands[] = {
     {"doctor", "tell what is wrong with the network of a run before it starts", RunDoctor},
     {"hang", "tell from the ranks' records why a run hung or failed", RunHang},
     {"pack", "turn text files into a corpus for training", RunPack},
+    {"plan", "tell how much memory a training run will take", RunPlan},
     {"run", "start a program as the ranks of one run", RunRun},
     {"topo", "show CPUs, memory and limits, and how ranks would share them", RunTopo},
 };
