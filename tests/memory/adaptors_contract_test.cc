@@ -5,6 +5,7 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/limit.h"
 #include "ait/memory/logging.h"
+#include "ait/memory/pinned.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
 #include "ait/memory/thread_safe.h"
@@ -67,6 +68,13 @@ struct GuardAtTheBeginMaker {
   }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(GuardAtTheBegin, MemoryResourceContract, GuardAtTheBeginMaker);
+
+struct PinnedMaker {
+  static MemoryHandle Make() {
+    return PinnedResource::Create({.on_failure = PinFailure::kUsePageable}).value();
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Pinned, MemoryResourceContract, PinnedMaker);
 
 /// All of them, over what is given.
 MemoryHandle Stack(MemoryHandle memory) {

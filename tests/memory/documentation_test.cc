@@ -15,6 +15,7 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/limit.h"
 #include "ait/memory/logging.h"
+#include "ait/memory/pinned.h"
 #include "ait/memory/pool.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
@@ -109,6 +110,15 @@ StatusOr<std::vector<Status>> FreeTwice() {
   guard->Deallocate(block, 1000);
   return seen;
 }
+
+StatusOr<PinnedCounters> Pin() {
+  PinnedOptions options;
+  options.on_failure = PinFailure::kUsePageable;
+  AIT_ASSIGN_OR_RETURN(const auto pinned, PinnedResource::Create(options));
+  AIT_ASSIGN_OR_RETURN(HostBuffer staging, HostBuffer::Create(pinned, 2304 * 1024));
+  const PinnedCounters now = pinned->counters();
+  return now;
+}
 // clang-format on
 
 TEST(MemoryPage, ItsCodeIsThis) {
@@ -127,6 +137,7 @@ TEST(MemoryPage, ItsCodeRuns) {
       ReachTheLimit().value(),
       "cannot allocate 4194304 bytes from limit(tracking(heap)): 6291456 of 8388608 bytes are "
       "held, most by \"loader\" (6291456 bytes in 1 block); give some back or raise the limit");
+  EXPECT_EQ(Pin()->waste, Bytes(0));
   const auto heap = HeapResource::Create();
   EXPECT_OK(MakeRoom(heap, heap.get(), 1000));
   EXPECT_EQ(Replay(HeapResource::Create())->allocations, 10);

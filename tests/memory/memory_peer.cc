@@ -4,6 +4,7 @@
 // heap-limit                   allocates 1 GiB where 256 MiB of addresses are left; prints the error
 // heap-trim                    the same with 200 MiB where the heap keeps 150 of 256
 // guard ACCESS                 touches what a guard page forbids
+// pinned-limit                 locks 2 MiB where 1 MiB may be locked; prints the error
 // static                       ends while static and thread-local buffers hold memory
 // exec                         replaces itself while threads allocate; says what was left open
 // arena-limit LIMIT            creates an arena of 64 MiB under a limit: file-size, addresses, files
@@ -12,9 +13,11 @@
 // arena-attach FD OFFSET       attaches, replaces 4096 times 7 by 8 at OFFSET, prints "done", sleeps
 // arena-receive SOCKET OFFSET  the same, with the descriptor received over a socket
 #include <dirent.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +34,7 @@
 #include "ait/memory/guard.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/limit.h"
+#include "ait/memory/pinned.h"
 #include "ait/memory/shared_arena.h"
 #include "ait/memory/statistics.h"
 #include "ait/memory/tracking.h"
@@ -102,6 +106,26 @@ int Guard(const std::string& access) {
     block[0] = 1;
   }
   return static_cast<int>(memory->error_count());
+}
+
+/// The privilege to lock as much as one wants, if there is one, is given up.
+int PinnedLimit() {
+  __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct data[2] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return 2;
+  data[0].effective &= ~(1U << CAP_IPC_LOCK);
+  if (syscall(SYS_capset, &header, data) != 0) return 2;
+  const rlimit limit = {rlim_t{1} << 20, rlim_t{1} << 20};
+  if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 2;
+  const auto memory =
+      PinnedResource::Create({.gpus = DeviceRuntime::Open({.library = "/nowhere"})}).value();
+  constexpr std::size_t kBytes = std::size_t{2} << 20;
+  const auto block = memory->Allocate(kBytes);
+  Say(block.status().ToString());
+  const auto small = memory->Allocate(kBytes / 4);
+  if (!small.ok()) Say(small.status().ToString());
+  if (small.ok()) memory->Deallocate(*small, kBytes / 4);
+  return !block.ok() && small.ok() ? 0 : 1;
 }
 
 MemoryHandle Stack() {
@@ -240,6 +264,7 @@ int Run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   if (command == "heap-limit") return HeapLimit();
   if (command == "heap-trim") return HeapTrim();
+  if (command == "pinned-limit") return PinnedLimit();
   if (command == "static") return Static();
   if (command == "exec") return Exec(argv[0]);
   if (command == "after-exec") {
