@@ -5,19 +5,25 @@
 //   use/SIZE/malloc        allocate, write every byte, free; the limit is writing a block in use
 //   touch/64MiB/fresh      writing a block that was freed before, beside one fresh from the system
 //   arena/SIZE/malloc      allocate and free in a shared arena that is half full
+//   KERNEL/Nt/floor        BandwidthProbe beside loops written by hand, on N threads: GB/s
 //
 // Both sides of a row take turns in one process; the values are medians of the thread's CPU time,
-// in which the system's work on fresh pages counts and other programs do not.
+// in which the system's work on fresh pages counts and other programs do not. Of a bandwidth the
+// best counts, of all the ways of the floor the best one, over the same arrays; mib=512 sets their
+// size.
 #include <time.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "ait/memory/bandwidth.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/shared_arena.h"
+#include "memory/streaming_floor.h"
 #include "support/report.h"
 
 namespace ait::benchmarks {
@@ -133,8 +139,47 @@ int MeasureArena(Report& report) {
   return 0;
 }
 
+/// Alternates between the probe and every way of the floor.
+int MeasureBandwidth(Report& report, BandwidthKernel kernel, int threads) {
+  const auto probe =
+      BandwidthProbe::Create({.array_bytes = MiB(std::atoi(report.Setting("mib", "512").c_str())),
+                              .threads = std::vector<CpuSet>(static_cast<std::size_t>(threads)),
+                              .repetitions = 1});
+  if (!probe.ok()) {
+    std::fprintf(stderr, "%s\n", probe.status().ToString().c_str());
+    return 1;
+  }
+  float* const a = const_cast<float*>((*probe)->array(0).data());
+  const float *const b = (*probe)->array(1).data(), *const c = (*probe)->array(2).data();
+  const std::size_t count = (*probe)->array(0).size();
+  const bool copies = kernel == BandwidthKernel::kCopy;
+  const double bytes = static_cast<double>(count * sizeof(float)) * (copies ? 2 : 3);
+  const std::vector<FloorKernel> ways = copies ? FloorCopies() : FloorTriads();
+  double ours = 0, floor = 0;
+  const char* way_of_floor = "";
+  for (int round = 0; round < kRounds; ++round) {
+    ours = std::max(ours, (*probe)->Measure(kernel).best);
+    for (const FloorKernel& way : ways) {
+      const double rate = bytes / SecondsOf(way, threads, a, b, c, count);
+      if (rate > floor) way_of_floor = way.name;
+      floor = std::max(floor, rate);
+    }
+  }
+  report.AddRate(std::string(Name(kernel)) + "/" + std::to_string(threads) + "t/floor",
+                 {.value = ours / 1e9,
+                  .unit = "GB/s",
+                  .baseline = std::string("by hand, ") + way_of_floor,
+                  .baseline_value = floor / 1e9});
+  return 0;
+}
+
 int Run(int argc, char** argv) {
   Report report(argc, argv);
+  for (const int threads : {1, 2}) {
+    for (const BandwidthKernel kernel : {BandwidthKernel::kCopy, BandwidthKernel::kTriad}) {
+      if (const int code = MeasureBandwidth(report, kernel, threads); code != 0) return code;
+    }
+  }
   MeasureHeap(report);
   MeasureReuse(report);
   if (const int code = MeasureArena(report); code != 0) return code;

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define AIT_KERNELS kAvx2BandwidthKernels
+#include "memory/bandwidth_kernels.inc"
