@@ -77,14 +77,19 @@ class MemoryGrowth::Impl {
     AddTo(resident_, sample.step, sample.resident);
     AddTo(live_, sample.step, sample.live);
     live_is_known_ = sample.live.has_value();
-    if (!sample.holders) return;
-    for (const MemoryHolder& holder : *sample.holders) {
+  }
+
+  void AddHolders(std::int64_t step, const std::vector<MemoryHolder>& holders) {
+    if (step <= last_labels_) return;
+    last_labels_ = step;
+    if (first_step_ < 0) first_step_ = step;
+    if (step < first_step_ + warm_up_) return;
+    for (const MemoryHolder& holder : holders) {
       if (labels_.size() >= kMostLabels && !labels_.contains(holder.label)) continue;
-      AddTo(labels_[holder.label], sample.step, Bytes(holder.bytes));
+      AddTo(labels_[holder.label], step, Bytes(holder.bytes));
     }
-    // A label that is not there holds nothing.
     for (auto& [label, series] : labels_) {
-      if (series.last_step() != sample.step) AddTo(series, sample.step, Bytes(0));
+      if (series.last_step() != step) AddTo(series, step, Bytes(0));
     }
   }
 
@@ -121,6 +126,7 @@ class MemoryGrowth::Impl {
   GrowthSeries resident_;
   GrowthSeries live_;
   bool live_is_known_ = false;
+  std::int64_t last_labels_ = std::numeric_limits<std::int64_t>::min();
   std::map<std::string, GrowthSeries> labels_;
 };
 
@@ -131,6 +137,9 @@ MemoryGrowth& MemoryGrowth::operator=(MemoryGrowth&&) noexcept = default;
 MemoryGrowth::~MemoryGrowth() = default;
 
 void MemoryGrowth::Add(const GrowthSample& sample) { impl_->Add(sample); }
+void MemoryGrowth::AddHolders(std::int64_t step, const std::vector<MemoryHolder>& holders) {
+  impl_->AddHolders(step, holders);
+}
 MemoryGrowthReport MemoryGrowth::Find() const { return impl_->Find(); }
 
 }  // namespace ait::inline v0

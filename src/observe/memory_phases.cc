@@ -142,8 +142,9 @@ class MemoryPhases::Impl {
     const std::lock_guard lock(mutex_);
     return current_;
   }
-  StepMemory so_far() const {
+  StepMemory SoFar() {
     const std::lock_guard lock(mutex_);
+    Mark();
     return step_;
   }
   MemoryPeaks peaks() const { return peaks_; }
@@ -230,7 +231,7 @@ void MemoryPhases::Begin(MemoryPhase phase) { impl_->Switch(phase); }
 void MemoryPhases::End() { impl_->Switch(std::nullopt); }
 StepMemory MemoryPhases::EndStep() { return impl_->EndStep(); }
 std::optional<MemoryPhase> MemoryPhases::current() const { return impl_->current(); }
-StepMemory MemoryPhases::so_far() const { return impl_->so_far(); }
+StepMemory MemoryPhases::SoFar() { return impl_->SoFar(); }
 MemoryPeaks MemoryPhases::peaks() const { return impl_->peaks(); }
 const std::string& MemoryPhases::fallback() const { return impl_->fallback(); }
 

@@ -152,15 +152,13 @@ TEST(MemoryGrowth, ResidentMemoryThatGrowsAloneIsHeldByAllocators) {
 TEST(MemoryGrowth, TheLabelThatGrowsIsNamedAndTheOthersAreNot) {
   MemoryGrowth growth;
   for (int step = 1; step <= 400; ++step) {
-    GrowthSample sample{.step = step, .live = MiB(700 + step)};
-    if (step % 8 == 0) {
-      sample.holders.emplace();
-      sample.holders->push_back({.label = "weights", .bytes = MiB(600).value(), .count = 9});
-      sample.holders->push_back({.label = "cache", .bytes = MiB(step).value(), .count = step});
-      if (step % 16 == 0)
-        sample.holders->push_back({.label = "batch", .bytes = MiB(90).value(), .count = 1});
-    }
-    growth.Add(sample);
+    growth.Add({.step = step, .live = MiB(700 + step)});
+    if (step % 8 != 0) continue;
+    std::vector<MemoryHolder> holders = {
+        {.label = "weights", .bytes = MiB(600).value(), .count = 9},
+        {.label = "cache", .bytes = MiB(step).value(), .count = step}};
+    if (step % 16 == 0) holders.push_back({.label = "batch", .bytes = MiB(90).value(), .count = 1});
+    growth.AddHolders(step, holders);
   }
   const MemoryGrowthReport report = growth.Find();
   ASSERT_EQ(report.labels.size(), 1u);
@@ -183,7 +181,8 @@ TEST(MemoryGrowth, ARealLeakIsFoundAndNamed) {
     kept.push_back(std::move(stays));
     std::int64_t live = 0;
     for (const MemoryHolder& holder : tracked->Holders()) live += holder.bytes;
-    growth.Add({.step = step, .live = Bytes(live), .holders = tracked->Holders()});
+    growth.Add({.step = step, .live = Bytes(live)});
+    growth.AddHolders(step, tracked->Holders());
   }
   const MemoryGrowthReport report = growth.Find();
   ASSERT_TRUE(report.live.has_value());

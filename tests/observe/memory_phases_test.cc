@@ -113,6 +113,20 @@ TEST(MemoryPhases, MicroBatchesAddUpInOneStepAndTheNextBeginsAnew) {
   EXPECT_EQ(next.of(MemoryPhase::kBackward).device.peak, Bytes(4));
 }
 
+TEST(MemoryPhases, AStepCanBeLookedAtBeforeItIsOver) {
+  Counter live;
+  MemoryPhases phases({.live = live.source()});
+  phases.Begin(MemoryPhase::kForward);
+  live.now = 5;
+  const StepMemory so_far = phases.SoFar();
+  EXPECT_EQ(so_far.of(MemoryPhase::kForward).live.end, Bytes(5));
+  live.now = 3;
+  const StepMemory step = phases.EndStep();
+  EXPECT_EQ(step.of(MemoryPhase::kForward).times, 1);
+  EXPECT_EQ(step.of(MemoryPhase::kForward).live.peak, Bytes(5));
+  EXPECT_EQ(step.of(MemoryPhase::kForward).live.end, Bytes(3));
+}
+
 TEST(MemoryPhases, AStatisticsResourceHasExactPeaksOfEachPhase) {
   const auto counted = StatisticsResource::Create(HeapResource::Create());
   ASSERT_OK_AND_ASSIGN(const HostBuffer weights, HostBuffer::Create(counted, 1000));

@@ -3,11 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
+#include "observe/own_cgroup.h"
 #include "support/process.h"
 #include "topology/fixture.h"
 
@@ -15,6 +12,7 @@ namespace ait {
 namespace {
 
 using ::ait::testing::Fixture;
+using ::ait::testing::OwnCgroup;
 using ::ait::testing::Process;
 using ::testing::AllOf;
 using ::testing::EndsWith;
@@ -244,43 +242,6 @@ TEST_F(PressureTest, DamagedFilesDoNotLimit) {
   EXPECT_EQ(pressure.rooms.size(), 1u);
   EXPECT_FALSE(pressure.kills || pressure.some_stalled || pressure.full_stalled);
 }
-
-/// A cgroup of our own below that of this process, if it can be had.
-class OwnCgroup {
- public:
-  explicit OwnCgroup(Bytes limit) {
-    const auto own = [](const char* prefix) -> std::string {
-      std::ifstream file("/proc/self/cgroup");
-      for (std::string line; std::getline(file, line);) {
-        const std::size_t at = line.find(prefix);
-        if (at != std::string::npos) return line.substr(at + std::string_view(prefix).size());
-      }
-      return "";
-    };
-    const std::string v1 = own(":memory:");
-    parent_ = v1.empty() ? "/sys/fs/cgroup" + own("0::") : "/sys/fs/cgroup/memory" + v1;
-    path_ = StrCat(parent_, "/ait-test-", ::getpid());
-    std::error_code error;
-    if (!std::filesystem::create_directory(path_, error)) {
-      why_not_ = StrCat("no cgroup can be made in ", parent_, ": ", error.message());
-      return;
-    }
-    const char* file = v1.empty() ? "/memory.max" : "/memory.limit_in_bytes";
-    std::ofstream out(path_ + file);
-    out << limit.value();
-    out.flush();
-    if (!out) why_not_ = StrCat(path_, file, " cannot be written");
-  }
-  ~OwnCgroup() { ::rmdir(path_.c_str()); }
-
-  const std::string& path() const { return path_; }
-  const std::string& why_not() const { return why_not_; }
-
- private:
-  std::string parent_;
-  std::string path_;
-  std::string why_not_;
-};
 
 TEST(MemoryPressure, ARealCgroupThatFillsUpGoesFromOkToAtRisk) {
   const OwnCgroup group(MiB(64));

@@ -5,7 +5,8 @@
 // Finds memory that grows from step to step, and names who holds it.
 //
 //   MemoryGrowth growth;
-//   growth.Add({.step = step, .resident = …, .live = …, .holders = tracked->Holders()});
+//   growth.Add({.step = step, .resident = …, .live = …});
+//   growth.AddHolders(step, tracked->Holders());
 //   MemoryGrowthReport report = growth.Find();
 //   if (report.found()) Warn(report.Describe());
 //   // "live bytes grow by 1.2 MiB a step since step 40, 96.0 MiB so far; label 'cache' grows by …"
@@ -45,8 +46,6 @@ struct GrowthSample {
   std::int64_t step = 0;
   std::optional<Bytes> resident = {};
   std::optional<Bytes> live = {};
-  /// All holders, or the largest; nullopt: not looked at in this step.
-  std::optional<std::vector<MemoryHolder>> holders = {};
 };
 
 /// One thing that grows.
@@ -79,6 +78,9 @@ class MemoryGrowth {
 
   /// Steps rise from call to call; a step that does not is ignored.
   void Add(const GrowthSample& sample);
+  /// The holders of a resource at the end of `step`; need not be told of every step. A label that is
+  /// missing holds nothing.
+  void AddHolders(std::int64_t step, const std::vector<MemoryHolder>& holders);
   MemoryGrowthReport Find() const;
 
  private:

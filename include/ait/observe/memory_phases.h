@@ -122,8 +122,8 @@ class MemoryPhases {
 
   /// The open phase.
   std::optional<MemoryPhase> current() const;
-  /// What the open step took so far, up to the last mark.
-  StepMemory so_far() const;
+  /// What the open step took so far, the open phase included.
+  StepMemory SoFar();
 
   /// How peaks are found, which may be less than was asked for; and then why, else an empty text.
   MemoryPeaks peaks() const;
