@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/memory_refusal.h"
 
-#include <cerrno>
 #include <charconv>
 #include <string>
-#include <system_error>
 
 namespace ait::inline v0::internal {
 namespace {
@@ -25,11 +23,7 @@ Status WithRefusal(Status status, const MemoryRefusal& refusal) {
 std::optional<MemoryRefusal> RefusalOf(const Status& status) {
   if (status.code() != StatusCode::kResourceExhausted) return std::nullopt;
   const auto payload = status.GetPayload(kPayload);
-  if (!payload) {
-    const std::string system = std::generic_category().message(ENOMEM);
-    if (Message(status).find(system) == std::string::npos) return std::nullopt;
-    return MemoryRefusal();
-  }
+  if (!payload) return std::nullopt;
   const std::string text(*payload);
   MemoryRefusal refusal{.on_device = text.starts_with(kDevice), .asked = {}};
   const std::size_t space = text.find(' ');

@@ -21,7 +21,7 @@ struct MemoryRefusal {
 /// `status` with the payload; ok stays ok, and a payload that is there already stays.
 Status WithRefusal(Status status, const MemoryRefusal& refusal);
 
-/// What the payload says; nullopt without one. An error of the system that says ENOMEM counts, too.
+/// What the payload says; nullopt without one, as of an error that a peer has told.
 std::optional<MemoryRefusal> RefusalOf(const Status& status);
 
 }  // namespace ait::inline v0::internal

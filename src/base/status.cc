@@ -3,6 +3,9 @@
 
 #include <cerrno>
 #include <system_error>
+#include <utility>
+
+#include "base/memory_refusal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -60,8 +63,9 @@ Status MakeStatus(StatusCode code, std::initializer_list<std::string_view> piece
 }
 
 Status MakeErrnoStatus(int error_number, std::initializer_list<std::string_view> what) {
-  return Status(CodeOfErrno(error_number),
+  Status status(CodeOfErrno(error_number),
                 Concatenate(what) + ": " + std::generic_category().message(error_number));
+  return error_number == ENOMEM ? WithRefusal(std::move(status), {}) : status;
 }
 
 }  // namespace internal
