@@ -120,6 +120,10 @@ Status OffloadOptions::Validate() const {
     return InvalidArgumentError("offload of saved tensors goes to memory of the host; ",
                                 memory.properties().name, " is a device's");
   }
+  if (gpus != nullptr && !memory) {
+    return InvalidArgumentError("offload of saved tensors of GPUs goes to memory, not to ",
+                                directory, "; give pinned memory");
+  }
   if (at_least.value() < 1 || in_flight.value() < 0 || ahead.value() < 0) {
     return InvalidArgumentError("offload of saved tensors: at_least is ", at_least.value(),
                                 ", in_flight ", in_flight.value(), " and ahead ", ahead.value(),
@@ -154,7 +158,8 @@ void ActivationOffload::KeepResident(const std::vector<at::Tensor>& tensors) {
 
 std::unique_ptr<SavedTensor> ActivationOffload::Save(const at::Tensor& tensor) {
   ++impl_->saved;
-  if (!IsPlain(tensor) || !tensor.is_cpu()) {
+  const bool reachable = tensor.is_cpu() || (tensor.is_cuda() && impl_->options.gpus != nullptr);
+  if (!IsPlain(tensor) || !reachable) {
     ++impl_->unsupported;
     return nullptr;
   }

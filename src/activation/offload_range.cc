@@ -3,6 +3,8 @@
 
 // Keep the order.
 #include <ATen/ops/empty.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -23,24 +25,33 @@ using Condition = OffloadRange::Condition;
 constexpr int kLook = 256;
 constexpr std::uint64_t kDisorder = 64;
 
+/// The stream that this thread computes on: a cudaStream_t.
+void* ComputeStream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  return guard.getStream(device).native_handle();
+}
+
 }  // namespace
 
 OffloadRange::OffloadRange(std::shared_ptr<OffloadTarget> target_of_place,
                            std::shared_ptr<OffloadCounters> counters_of_all, OffloadPlace reserved,
                            const c10::Storage& storage, std::int64_t first_byte,
-                           std::uint32_t saved_version)
+                           std::uint32_t saved_version, DeviceCopier* copier_of_device)
     : target(std::move(target_of_place)),
       counters(std::move(counters_of_all)),
       place(reserved),
       identity(storage.getWeakStorageImpl()),
       begin(first_byte),
       version(saved_version),
+      device(storage.device()),
+      copier(copier_of_device),
       source(storage) {
   counters->waiting_bytes += bytes();
   counters->stored_bytes += bytes();
 }
 
 OffloadRange::~OffloadRange() {
+  Settle();  // then nobody reads or writes the place and what was brought in
   if (waiting) counters->waiting_bytes -= bytes();
   LeaveAhead();
   counters->stored_bytes -= bytes();
@@ -64,6 +75,10 @@ c10::intrusive_ptr<c10::StorageImpl> OffloadRange::Restored() const {
   return restored ? restored->lock() : c10::intrusive_ptr<c10::StorageImpl>();
 }
 
+void OffloadRange::Settle() const {
+  if (copied) copied->Wait().IgnoreError();
+}
+
 void OffloadRange::LeaveAhead() {
   if (ahead) counters->ahead_bytes -= bytes();
   ahead = false;
@@ -72,6 +87,7 @@ void OffloadRange::LeaveAhead() {
 OffloadMover::OffloadMover(const OffloadOptions& options, std::unique_ptr<OffloadTarget> target)
     : in_flight_(options.in_flight.value()),
       ahead_(options.ahead.value()),
+      gpus_(options.gpus),
       target_(std::move(target)) {}
 
 StatusOr<std::unique_ptr<OffloadMover>> OffloadMover::Start(const OffloadOptions& options,
@@ -139,13 +155,39 @@ std::shared_ptr<OffloadRange> OffloadMover::Make(Lock& lock, const c10::Storage&
     Refused(place.status(), 1);
     return nullptr;
   }
-  auto range = std::make_shared<OffloadRange>(target_, counters_, *place, storage, begin, version);
+  DeviceCopier* copier = nullptr;
+  std::optional<Event> copied;
+  if (!storage.device().is_cpu()) {
+    const auto start = [&]() -> StatusOr<Event> {
+      AIT_ASSIGN_OR_RETURN(copier, CopierOf(storage.device()));
+      return copier->Start(place->block, static_cast<const std::byte*>(storage.data()) + begin,
+                           Bytes(bytes), ComputeStream(storage.device()));
+    };
+    auto started = start();
+    if (!started.ok()) {
+      target_->Release(*place);
+      Refused(started.status(), 1);
+      return nullptr;
+    }
+    copied = *std::move(started);
+  }
+  auto range =
+      std::make_shared<OffloadRange>(target_, counters_, *place, storage, begin, version, copier);
+  range->copied = std::move(copied);
   statistics_.stored_peak_bytes =
       std::max(statistics_.stored_peak_bytes, counters_->stored_bytes.load());
   known_[storage.unsafeGetStorageImpl()].push_back(range);
   writes_.push_back(range);
   to_do_.notify_one();
   return range;
+}
+
+StatusOr<DeviceCopier*> OffloadMover::CopierOf(c10::Device device) {
+  auto& copier = copiers_[device.index()];
+  if (copier == nullptr) {
+    AIT_ASSIGN_OR_RETURN(copier, DeviceCopier::Create(gpus_, Device(device.index())));
+  }
+  return copier.get();
 }
 
 void OffloadMover::Refused(const Status& status, int tensors) {
@@ -197,7 +239,7 @@ RestoredRange OffloadMover::Restore(const OffloadedTensor& tensor) {
       if (!start) start = SystemClock().now();
       if (range.condition == Condition::kStored) {
         range.LeaveAhead();
-        restored.storage = Read(lock, range);
+        restored.storage = range.copier != nullptr ? StartRead(range) : Read(lock, range);
       } else {
         changed_.wait(lock);
       }
@@ -206,6 +248,9 @@ RestoredRange OffloadMover::Restore(const OffloadedTensor& tensor) {
   if (start) {
     ++statistics_.in_waits;
     statistics_.in_waited += SystemClock().now() - *start;
+  }
+  if (range.copier != nullptr && !range.source) {
+    ThrowOnError(range.copier->Await(*range.copied, ComputeStream(range.device)));
   }
   ForgetPassed(tensor.number, released);
   ReadAhead(tensor.number);
@@ -219,6 +264,7 @@ void OffloadMover::ForgetPassed(std::uint64_t number, std::vector<c10::Storage>&
     const auto range = entry.second.lock();
     if (range == nullptr || !range->ahead) return true;
     if (entry.first <= number + kDisorder || !range->fetched) return false;
+    range->Settle();
     released.push_back(range->TakeFetched());
     return true;
   });
@@ -236,6 +282,16 @@ void OffloadMover::ReadAhead(std::uint64_t number) {
     range->ahead = true;
     counters_->ahead_bytes += range->bytes();
     fetched_.emplace_back(next->first, range);
+    if (range->copier != nullptr) {
+      try {
+        range->fetched = StartRead(*range);
+      } catch (
+          const std::exception&) {  // no memory yet, for one: it is asked for again in its turn
+        range->LeaveAhead();
+        return;
+      }
+      continue;
+    }
     reads_.push_back(range);
     to_do_.notify_one();
   }
@@ -267,11 +323,25 @@ c10::Storage OffloadMover::Read(Lock& lock, OffloadRange& range) {
   return *std::move(storage);
 }
 
+// Of a GPU: memory of the stream that computes, which is to wait for `copied` before its use.
+c10::Storage OffloadMover::StartRead(OffloadRange& range) {
+  range.Settle();  // the copy out, long ended
+  c10::Storage storage =
+      at::empty({range.bytes()}, at::TensorOptions(at::kByte).device(range.device)).storage();
+  range.copied =
+      ThrowOnError(range.copier->Start(storage.mutable_data(), range.place.block,
+                                       Bytes(range.bytes()), ComputeStream(range.device)));
+  statistics_.bytes_in += range.bytes();
+  range.restored = storage.getWeakStorageImpl();
+  return storage;
+}
+
 void OffloadMover::WriteOne(Lock& lock, const std::shared_ptr<OffloadRange>& range) {
   range->condition = Condition::kWriting;
-  const std::byte* const from = range->source_data();
+  const std::byte* const from = range->copier == nullptr ? range->source_data() : nullptr;
   lock.unlock();
-  const Status status = range->target->Write(range->place, from);
+  const Status status =
+      from == nullptr ? range->copied->Wait() : range->target->Write(range->place, from);
   lock.lock();
   counters_->waiting_bytes -= range->bytes();
   range->waiting = false;

@@ -12,6 +12,9 @@
 //   kStored             only the target has the bytes
 //   kReading            somebody brings them in
 //   kStays              the target failed: `source` is kept
+//
+// Ranges of a GPU are copied on a stream beside its own: nothing waits on the host but the thread,
+// for the end of a copy out, and whoever ends a range, for the end of its last copy.
 
 #include <atomic>
 #include <condition_variable>
@@ -29,6 +32,7 @@
 // Keep the order.
 #include <c10/core/Storage.h>
 
+#include "activation/offload_device_internal.h"
 #include "activation/offload_target_internal.h"
 #include "ait/activation/offload.h"
 
@@ -48,7 +52,7 @@ struct OffloadRange {
 
   OffloadRange(std::shared_ptr<OffloadTarget> target, std::shared_ptr<OffloadCounters> counters,
                OffloadPlace place, const c10::Storage& storage, std::int64_t begin,
-               std::uint32_t version);
+               std::uint32_t version, DeviceCopier* copier);
   ~OffloadRange();
   OffloadRange(const OffloadRange&) = delete;
   OffloadRange& operator=(const OffloadRange&) = delete;
@@ -64,6 +68,8 @@ struct OffloadRange {
   void LeaveAhead();
   /// What was brought in, if somebody still uses it.
   c10::intrusive_ptr<c10::StorageImpl> Restored() const;
+  /// **Blocks.** Until a copy by the device has ended.
+  void Settle() const;
 
   const std::shared_ptr<OffloadTarget> target;
   const std::shared_ptr<OffloadCounters> counters;
@@ -71,6 +77,8 @@ struct OffloadRange {
   const WeakStorage identity;  // holds on to the address of the storage, not to its memory
   const std::int64_t begin;    // bytes into the storage
   const std::uint32_t version;
+  const c10::Device device;
+  DeviceCopier* const copier;  // of ranges of a GPU; of the mover
 
   // Under the lock of the mover.
   Condition condition = Condition::kQueued;
@@ -79,6 +87,7 @@ struct OffloadRange {
   std::optional<c10::Storage> fetched;  // brought in ahead, not yet used
   std::optional<WeakStorage> restored;  // brought in, as long as somebody uses it
   bool ahead = false;                   // is to be, or was, brought in ahead: in ahead_bytes
+  std::optional<Event> copied;          // the last copy by the device
   int tensors = 0;                      // saved ones that lie in it
 };
 
@@ -126,12 +135,16 @@ class OffloadMover {
   void Run();
   void WriteOne(Lock& lock, const std::shared_ptr<OffloadRange>& range);
   c10::Storage Read(Lock& lock, OffloadRange& range);
+  StatusOr<DeviceCopier*> CopierOf(c10::Device device);
+  c10::Storage StartRead(OffloadRange& range);
   void Refused(const Status& status, int tensors);
   std::shared_ptr<OffloadRange> Make(Lock& lock, const c10::Storage& storage, std::int64_t begin,
                                      std::int64_t bytes, std::uint32_t version);
 
   const std::int64_t in_flight_;
   const std::int64_t ahead_;
+  const std::shared_ptr<DeviceRuntime> gpus_;
+  std::map<int, std::unique_ptr<DeviceCopier>> copiers_;  // by number of device
   const std::shared_ptr<OffloadTarget> target_;
   const std::shared_ptr<OffloadCounters> counters_ = std::make_shared<OffloadCounters>();
 

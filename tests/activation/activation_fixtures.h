@@ -6,6 +6,7 @@
 // transposed and expanded views, integers, masks.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <vector>
 
@@ -15,6 +16,7 @@ struct SmallNetwork {
   static constexpr std::int64_t kBatch = 4, kTime = 32, kWidth = 64, kHeads = 4;
 
   SmallNetwork() {
+    at::set_num_threads(1);  // its tensors are small: threads would wait for each other
     at::manual_seed(3);
     const auto parameter = [](at::IntArrayRef sizes) {
       return (at::randn(sizes) * 0.2).set_requires_grad(true);

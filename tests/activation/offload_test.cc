@@ -87,6 +87,7 @@ TEST_P(OffloadWays, RetainedGraphIsBroughtInAgain) {
     const SavedTensorScope scope(offload);
     loss = network.Loss();
   }
+  WaitUntilMoved(*offload, offload->statistics().stored_bytes);
   for (int i = 0; i < 2; ++i) {
     loss.backward({}, /*retain_graph=*/true);
     EXPECT_TRUE(SameBits(network.TakeGradients(), {plain.begin() + 1, plain.end()})) << i;

@@ -156,6 +156,31 @@ TEST(SavedTensors, WhatAPolicyThrowsComesOutOfTheOperation) {
   EXPECT_NO_THROW(Loss(x).backward());
 }
 
+/// Keeps copies, but not of parameters.
+class LeavesParameters final : public SavedTensorPolicy {
+ public:
+  std::unique_ptr<SavedTensor> Save(const at::Tensor& tensor) override {
+    return clones.Save(tensor);
+  }
+  bool TakesParameters() const override { return false; }
+  Clones clones;
+};
+
+TEST(SavedTensors, PolicyMayLeaveParametersAndTheirViews) {
+  const auto policy = std::make_shared<LeavesParameters>();
+  const at::Tensor x = Leaf();
+  {
+    const SavedTensorScope scope(policy);
+    const at::Tensor loss = x.sin().mm(x.view({4, 3})).sum();  // of sin x; of mm both factors
+    EXPECT_EQ(policy->clones.saved, 1);
+    loss.backward();
+  }
+  const at::Tensor gradient = x.grad();
+  x.mutable_grad() = at::Tensor();
+  x.sin().mm(x.view({4, 3})).sum().backward();
+  EXPECT_TRUE(at::equal(gradient, x.grad()));
+}
+
 TEST(SavedTensors, AreAvailableInAProgramWithoutPython) {
   EXPECT_OK(SavedTensorScope::Available());
 }

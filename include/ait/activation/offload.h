@@ -58,10 +58,10 @@ struct OffloadOptions {
   Bytes in_flight = MiB(256);
   /// Bytes that are brought in ahead of their use.
   Bytes ahead = MiB(128);
-  /// For tensors on GPUs; without it they stay. Copies run on a stream of their own.
+  /// For tensors on GPUs, to memory; without it they stay. Copies run on a stream of their own.
   std::shared_ptr<DeviceRuntime> gpus;
 
-  /// **Errors.** InvalidArgument: no target or two, or a negative size.
+  /// **Errors.** InvalidArgument: no target or two, GPUs with a file, or a negative size.
   Status Validate() const;
 };
 
