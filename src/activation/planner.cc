@@ -135,13 +135,13 @@ StatusOr<StepProfile> MemoryPlanner::Measure(const std::function<Status()>& step
   return profile_;
 }
 
-StatusOr<Schedule> MemoryPlanner::Choose(Bytes budget) { return Choose(budget, profile_); }
+StatusOr<SegmentSchedule> MemoryPlanner::Choose(Bytes budget) { return Choose(budget, profile_); }
 
-StatusOr<Schedule> MemoryPlanner::Choose(Bytes budget, const StepProfile& profile) {
+StatusOr<SegmentSchedule> MemoryPlanner::Choose(Bytes budget, const StepProfile& profile) {
   if (profile.segments.empty()) {
     return FailedPreconditionError("there is no profile to choose by; call Measure first");
   }
-  AIT_ASSIGN_OR_RETURN(Schedule schedule,
+  AIT_ASSIGN_OR_RETURN(SegmentSchedule schedule,
                        FastestWithin(profile.segments, budget, options_.schedule));
   for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
     if (!profile.segments[i].name.starts_with('(')) {

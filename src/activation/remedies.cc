@@ -124,7 +124,7 @@ class Suggestions {
     const std::int64_t others = rank.total() - rank.activations - rank.working - rank.slack;
     const auto room =
         static_cast<std::int64_t>(static_cast<double>(budget_ - others) / (1 + setup_.waste));
-    StatusOr<Schedule> schedule = FastestWithin(setup_.segments, Bytes(room));
+    StatusOr<SegmentSchedule> schedule = FastestWithin(setup_.segments, Bytes(room));
     if (!schedule.ok()) schedule = LeastMemory(setup_.segments);
     if (!schedule.ok()) return;
     TrainingSetup changed = setup_;

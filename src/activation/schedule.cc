@@ -103,16 +103,16 @@ std::int64_t LeastBudget(std::span<const SegmentCost> segments) {
   return enough;
 }
 
-Schedule Made(std::span<const SegmentCost> segments, std::vector<SegmentAction> actions,
-              std::int64_t rounding) {
+SegmentSchedule Made(std::span<const SegmentCost> segments, std::vector<SegmentAction> actions,
+                     std::int64_t rounding) {
   const SchedulePeak peak = PeakOf(segments, actions);
   const double seconds = SecondsOf(segments, actions);
   return {.actions = std::move(actions), .peak = peak, .seconds = seconds, .rounding = rounding};
 }
 
 // Of the choices within the budget, the fastest; nothing if rounding has left none.
-std::optional<Schedule> Fastest(std::span<const SegmentCost> segments, std::int64_t budget,
-                                int most) {
+std::optional<SegmentSchedule> Fastest(std::span<const SegmentCost> segments, std::int64_t budget,
+                                       int most) {
   std::vector<std::vector<Step>> steps;
   std::vector<Point> front = {Point{}};
   std::int64_t rounding = 0;
@@ -149,7 +149,7 @@ std::optional<Schedule> Fastest(std::span<const SegmentCost> segments, std::int6
 }
 
 // Of the choices that hold least, one: what is left where rounding has left nothing.
-Schedule Smallest(std::span<const SegmentCost> segments, std::int64_t budget) {
+SegmentSchedule Smallest(std::span<const SegmentCost> segments, std::int64_t budget) {
   std::vector<SegmentAction> actions;
   std::int64_t held = 0;
   for (const SegmentCost& segment : segments) {
@@ -246,8 +246,8 @@ double SecondsOf(std::span<const SegmentCost> segments, std::span<const SegmentA
   return seconds;
 }
 
-StatusOr<Schedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
-                                 const ScheduleOptions& options) {
+StatusOr<SegmentSchedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
+                                        const ScheduleOptions& options) {
   AIT_RETURN_IF_ERROR(Check(segments));
   if (options.most_points < 2) {
     return InvalidArgumentError("most_points is ", options.most_points, "; it must be at least 2");
@@ -264,12 +264,12 @@ StatusOr<Schedule> FastestWithin(std::span<const SegmentCost> segments, Bytes bu
         " that the segments before it hold; raise the budget, cut that segment into smaller ones, "
         "or make the micro-batch smaller");
   }
-  std::optional<Schedule> fastest = Fastest(segments, budget.value(), options.most_points);
+  std::optional<SegmentSchedule> fastest = Fastest(segments, budget.value(), options.most_points);
   return fastest ? *std::move(fastest) : Smallest(segments, budget.value());
 }
 
-StatusOr<Schedule> LeastMemory(std::span<const SegmentCost> segments,
-                               const ScheduleOptions& options) {
+StatusOr<SegmentSchedule> LeastMemory(std::span<const SegmentCost> segments,
+                                      const ScheduleOptions& options) {
   AIT_RETURN_IF_ERROR(Check(segments));
   return FastestWithin(segments, Bytes(LeastBudget(segments)), options);
 }

@@ -95,8 +95,8 @@ class MemoryPlanner {
   /// Chooses for what was measured, or for another profile of the same model, and sets the plan.
   /// **Errors.** as `FastestWithin`: with a budget that is too small the least that is possible and
   /// the segment that sets it. FailedPrecondition: nothing was measured.
-  StatusOr<Schedule> Choose(Bytes budget);
-  StatusOr<Schedule> Choose(Bytes budget, const StepProfile& profile);
+  StatusOr<SegmentSchedule> Choose(Bytes budget);
+  StatusOr<SegmentSchedule> Choose(Bytes budget, const StepProfile& profile);
 
   /// Runs a step with the plan as it is; what was predicted for it, beside what it took.
   StatusOr<PlanOutcome> Check(const std::function<Status()>& step);

@@ -13,12 +13,12 @@
 // and the time of a choice is the sum of what its actions cost. `FastestWithin` finds, of all
 // choices whose peak is within a budget, one of least time; `LeastMemory` one of least peak.
 //
-//   AIT_ASSIGN_OR_RETURN(Schedule schedule, FastestWithin(segments, MiB(300)));
+//   AIT_ASSIGN_OR_RETURN(SegmentSchedule schedule, FastestWithin(segments, MiB(300)));
 //
 // Both go over the segments once and keep the choices that no other one beats in bytes and time
 // (a Pareto front), so they are exact: nothing is rounded as long as the front has at most
 // `ScheduleOptions::most_points` points. Beyond that bytes are rounded up to a quantum; the result
-// still keeps to the budget, and `Schedule::rounding` says how far the bytes may be off.
+// still keeps to the budget, and `SegmentSchedule::rounding` says how far the bytes may be off.
 //
 // Two schedules of the literature for a chain of equal steps stand beside them as a measure:
 // `SqrtForwards` (Chen et al., arXiv:1604.06174) and `RevolveForwards` and `Revolve`, which is optimal
@@ -76,7 +76,7 @@ SchedulePeak PeakOf(std::span<const SegmentCost> segments, std::span<const Segme
 /// Beyond keeping all.
 double SecondsOf(std::span<const SegmentCost> segments, std::span<const SegmentAction> actions);
 
-struct Schedule {
+struct SegmentSchedule {
   std::vector<SegmentAction> actions;  // one for each segment
   SchedulePeak peak;
   double seconds = 0;         // beyond keeping all
@@ -90,12 +90,12 @@ struct ScheduleOptions {
 /// **Errors.** ResourceExhausted: no choice keeps to the budget; the text has the least that one
 /// needs, and the segment that sets it. InvalidArgument: a cost that is negative or not finite where
 /// it may not be, an option that is not allowed.
-StatusOr<Schedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
-                                 const ScheduleOptions& options = {});
+StatusOr<SegmentSchedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
+                                        const ScheduleOptions& options = {});
 
 /// The least peak that is possible, and of those choices one of least time.
-StatusOr<Schedule> LeastMemory(std::span<const SegmentCost> segments,
-                               const ScheduleOptions& options = {});
+StatusOr<SegmentSchedule> LeastMemory(std::span<const SegmentCost> segments,
+                                      const ScheduleOptions& options = {});
 
 // A chain of `steps` ≥ 1 equal steps; a slot holds the input of one. The backward of a step runs its
 // forward once, to record it. Counted, as in the literature, are all other runs of a step's forward:
