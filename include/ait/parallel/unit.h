@@ -20,16 +20,11 @@
 // Units may be called several times, inside each other, in any order, on some ranks only where the
 // ranks reach each other's memory (inside a host), and again inside of backward, as activation
 // checkpointing does; a parameter that several recomputed calls use gets several gradients in one
-// backward, which only a micro-step that is not reduced can take (docs/parallel.md). The order of one micro-step is expected of the next:
-// `DataParallelOptions::prefetch` units are gathered ahead.
+// backward, which only a micro-step that is not reduced can take (docs/parallel.md). The order of one
+// micro-step is expected of the next: `DataParallelOptions::prefetch` units are gathered ahead.
 //
-// **What the function returns** is searched for tensors, whose backward is followed into the call:
-// a tensor, or any nesting of std::optional, pointers, pairs, tuples, variants and ranges, or a
-// type of your own with a function that is found beside it:
-//
-//   template <typename Visit>
-//   void VisitTensors(const Attended& a, Visit&& visit) { visit(a.values); visit(a.caches); }
-//
+// **What the function returns** is searched for tensors (ait/tensor/visit_tensors.h), whose backward
+// is followed into the call: a tensor, or any nesting of containers, pointers and types of your own.
 // A tensor that leaves the call another way, by a reference for instance, is fine as long as its
 // backward goes through one that was returned.
 //
@@ -40,15 +35,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "ait/parallel/data_parallel.h"
+#include "ait/tensor/visit_tensors.h"
 
 namespace at {
 class Tensor;
@@ -87,27 +80,7 @@ class UnitCall {
 
 template <typename T>
 void UnitCall::Visit(const T& value) {
-  const auto visit = [this](const auto& member) { Visit(member); };
-  if constexpr (std::is_same_v<T, at::Tensor>) {
-    Add(value);
-  } else if constexpr (requires { VisitTensors(value, visit); }) {
-    VisitTensors(value, visit);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_empty_v<T> ||
-                       std::is_convertible_v<const T&, std::string_view>) {
-    // None.
-  } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    std::apply([&](const auto&... members) { (Visit(members), ...); }, value);
-  } else if constexpr (requires { value.valueless_by_exception(); }) {
-    std::visit(visit, value);
-  } else if constexpr (requires { std::begin(value) != std::end(value); }) {
-    for (const auto& member : value) Visit(member);
-  } else if constexpr (requires { static_cast<bool>(value) ? *value : *value; }) {
-    if (static_cast<bool>(value)) Visit(*value);
-  } else {
-    static_assert(sizeof(T) == 0,
-                  "ait: Unit does not know where this result holds tensors; give the type a "
-                  "function VisitTensors(const T&, visit), see ait/parallel/unit.h");
-  }
+  ForEachTensor<TensorSearch::kResults>(value, [this](const at::Tensor& result) { Add(result); });
 }
 
 }  // namespace internal
