@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "activation/save_by_internal.h"
 #include "ait/base/throw_on_error.h"
 
 namespace ait::inline v0 {
@@ -40,18 +41,13 @@ class Unchanged final : public SavedTensor {
   const std::int64_t version_;
 };
 
-bool IsParameter(const at::Tensor& tensor) {
-  const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
-  return base.is_leaf() && base.requires_grad();
-}
-
 class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
   explicit Hooks(std::shared_ptr<SavedTensorPolicy> policy) : policy_(std::move(policy)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     // Without its graph, which would keep itself alive; the counter of versions stays shared.
     const at::Tensor detached = tensor.detach();
-    if (policy_->TakesParameters() || !IsParameter(tensor)) saved_ = policy_->Save(detached);
+    saved_ = internal::SaveBy(*policy_, tensor, detached);
     if (saved_ == nullptr) saved_ = std::make_unique<Unchanged>(detached);
     policy_.reset();
   }
@@ -79,7 +75,18 @@ class HookEngine final : public torch::autograd::Engine {
   HookEngine() = default;
 };
 
+bool IsParameter(const at::Tensor& tensor) {
+  const at::TensorBase& base = tensor.is_view() ? tensor._base() : tensor;
+  return base.is_leaf() && base.requires_grad();
+}
+
 }  // namespace
+
+std::unique_ptr<SavedTensor> internal::SaveBy(SavedTensorPolicy& policy, const at::Tensor& tensor,
+                                              const at::Tensor& detached) {
+  if (!policy.TakesParameters() && IsParameter(tensor)) return nullptr;
+  return policy.Save(detached);
+}
 
 Status SavedTensorScope::Available() {
   torch::autograd::Engine& engine = torch::autograd::Engine::get_default_engine();

@@ -25,6 +25,8 @@ class SavedVersion {
         saved_(counter_.current_version()) {}
 
   std::uint32_t saved() const { return saved_; }
+  std::uint32_t now() const { return counter_.current_version(); }
+  bool changed() const { return now() != saved_; }
 
   /// `sizes` and `type` are for the message.
   void Check(at::IntArrayRef sizes, at::ScalarType type) const {
