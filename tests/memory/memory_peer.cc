@@ -139,12 +139,17 @@ std::vector<MemoryHandle> Resources() {
           SharedArena::Create({.capacity = MiB(16)}).value()};
 }
 
+/// Of the calling thread; destroyed with it.
+std::vector<HostBuffer>& OfThisThread() {
+  static thread_local std::vector<HostBuffer> buffers;
+  return buffers;
+}
+
 /// Some are freed after what they stand on was made, some before, some with a thread.
 int Static() {
   static std::vector<HostBuffer> before;
   static const std::vector<MemoryHandle> resources = Resources();
   static std::vector<HostBuffer> after;
-  static thread_local std::vector<HostBuffer> of_thread;
   const auto take = [](std::vector<HostBuffer>& buffers) {
     const MemoryLabel label("static");
     for (const MemoryHandle& memory : resources) {
@@ -156,10 +161,10 @@ int Static() {
   };
   take(before);
   take(after);
-  take(of_thread);
+  take(OfThisThread());
   std::vector<HostBuffer> of_other;
   std::thread([&] {
-    take(of_thread);
+    take(OfThisThread());
     take(of_other);
   }).join();
   Say("main is over");
