@@ -45,6 +45,23 @@ bool RegionAllocator::Free(std::size_t offset, std::size_t bytes) {
   return true;
 }
 
+std::vector<std::pair<std::size_t, std::size_t>> RegionAllocator::Taken(std::size_t begin,
+                                                                        std::size_t end) const {
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  auto gap = free_.upper_bound(begin);
+  if (gap != free_.begin()) {
+    const auto& [offset, size] = *std::prev(gap);
+    begin = std::max(begin, offset + size);
+  }
+  for (; begin < end; ++gap) {
+    const std::size_t stop = gap == free_.end() ? end : std::min(gap->first, end);
+    if (begin < stop) taken.emplace_back(begin, stop);
+    if (gap == free_.end()) break;
+    begin = gap->first + gap->second;
+  }
+  return taken;
+}
+
 std::size_t RegionAllocator::largest_gap() const {
   std::size_t largest = 0;
   for (const auto& [offset, size] : free_) largest = std::max(largest, size);

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace ait::inline v0::internal {
 
@@ -23,6 +25,9 @@ class RegionAllocator {
 
   /// Frees what Allocate gave. False, and nothing done, if some of it is free or outside.
   bool Free(std::size_t offset, std::size_t bytes);
+
+  /// What is taken of [begin, end), in ascending order: pairs of begin and end.
+  std::vector<std::pair<std::size_t, std::size_t>> Taken(std::size_t begin, std::size_t end) const;
 
   std::size_t free_bytes() const { return free_bytes_; }
   bool is_empty() const { return free_bytes_ == capacity_; }

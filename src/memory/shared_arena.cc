@@ -14,10 +14,13 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
-#include "ait/topology/budget.h"
 #include "base/file_descriptor.h"
+#include "memory/arena_placer_internal.h"
 #include "memory/mapping_internal.h"
+#include "memory/numa_nodes_internal.h"
+#include "memory/numa_ops_internal.h"
 #include "memory/region_allocator_internal.h"
 
 namespace ait::inline v0 {
@@ -39,6 +42,8 @@ struct Label {
   std::uint64_t bytes = 0;  // of the arena
 };
 
+std::size_t PageUp(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
 int CreateMemoryFile(const std::string& name) {
   constexpr unsigned kNoExecSeal = 8;  // MFD_NOEXEC_SEAL, since Linux 6.3
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -58,17 +63,9 @@ Status CheckFileSize(std::size_t bytes) {
   return OkStatus();
 }
 
-/// Refuses what would end in the kernel's choice of whom to kill.
 Status CheckRoom(std::size_t bytes, const SystemRoots& roots) {
-  const StatusOr<Budget> budget = ReadBudget(roots);
-  if (!budget.ok() || !budget->memory_available) return OkStatus();  // unknown does not limit
-  const auto& [available, source] = *budget->memory_available;
-  if (static_cast<std::size_t>(available.value()) < bytes) {
-    return ResourceExhaustedError("cannot reserve ", bytes, " bytes of a shared arena: ", available,
-                                  " are available by ", source,
-                                  "; ask for less or raise the memory limit");
-  }
-  return OkStatus();
+  return Annotate(internal::CheckRoom(roots, bytes),
+                  StrCat("cannot reserve ", bytes, " bytes of a shared arena"));
 }
 
 /// fallocate with `mode`, and again when a signal came between.
@@ -81,11 +78,11 @@ bool AllocateFile(int fd, int mode, std::size_t offset, std::size_t bytes) {
   return result == 0;
 }
 
-Status Fill(int fd, std::size_t bytes, ArenaReservation reservation) {
-  const bool filled = reservation == ArenaReservation::kAtCreation
-                          ? AllocateFile(fd, 0, 0, bytes + kPage)
-                          : ftruncate(fd, static_cast<off_t>(bytes + kPage)) == 0;
-  if (!filled) return ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
+/// Gives the file its size and its label; its bytes are not reserved yet.
+Status Shape(int fd, std::size_t bytes) {
+  if (ftruncate(fd, static_cast<off_t>(bytes + kPage)) != 0) {
+    return ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
+  }
   const Label label{.bytes = bytes};
   if (pwrite(fd, &label, sizeof(label), static_cast<off_t>(bytes)) != sizeof(label)) {
     return ErrnoError(errno, "writing the label of a shared arena");
@@ -187,12 +184,13 @@ StatusOr<void*> ArenaMapping::At(Bytes offset, std::size_t bytes) const {
 
 }  // namespace internal
 
-StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOptions& options) {
+StatusOr<std::shared_ptr<SharedArena>> SharedArenaMaker::Make(const SharedArenaOptions& options,
+                                                              internal::NumaOps& ops) {
   constexpr std::size_t kMaxName = 240;
   if (options.capacity < Bytes(1) ||
-      static_cast<std::size_t>(options.capacity.value()) > kMaxBytes) {
+      static_cast<std::size_t>(options.capacity.value()) > MemoryResource::kMaxBytes) {
     return InvalidArgumentError("cannot create a shared arena of ", options.capacity,
-                                " bytes; the capacity is from 1 to ", kMaxBytes);
+                                " bytes; the capacity is from 1 to ", MemoryResource::kMaxBytes);
   }
   if (options.name.size() > kMaxName || options.name.find('\0') != std::string::npos) {
     return InvalidArgumentError("cannot create a shared arena with a name of ", options.name.size(),
@@ -206,16 +204,32 @@ StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOpti
   if (!file.is_open())
     return ErrnoError(errno,
                       "creating a memory file for a shared arena (ulimit -n limits descriptors)");
-  AIT_RETURN_IF_ERROR(Fill(file.get(), bytes, options.reservation));
+  AIT_RETURN_IF_ERROR(Shape(file.get(), bytes));
   AIT_ASSIGN_OR_RETURN(ArenaMapping mapping, ArenaMapping::Map(file.get(), bytes));
-  return std::shared_ptr<SharedArena>(new SharedArena(file.Release(), std::move(mapping), options));
+  auto placer = std::make_unique<internal::ArenaPlacer>(ops, options.roots);
+  if (options.node) AIT_RETURN_IF_ERROR(placer->Prefer(mapping.data(), bytes, *options.node));
+  if (whole) {
+    AIT_RETURN_IF_ERROR(placer->Reserve(mapping.data(), bytes, [&] {
+      return AllocateFile(file.get(), 0, 0, bytes)
+                 ? OkStatus()
+                 : ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
+    }));
+  }
+  return std::shared_ptr<SharedArena>(
+      new SharedArena(file.Release(), std::move(mapping), options, std::move(placer)));
 }
 
-SharedArena::SharedArena(int fd, ArenaMapping mapping, SharedArenaOptions options)
+StatusOr<std::shared_ptr<SharedArena>> SharedArena::Create(const SharedArenaOptions& options) {
+  return SharedArenaMaker::Make(options, internal::NumaOps::System());
+}
+
+SharedArena::SharedArena(int fd, ArenaMapping mapping, SharedArenaOptions options,
+                         std::unique_ptr<internal::ArenaPlacer> placer)
     : fd_(fd),
       mapping_(std::move(mapping)),
       options_(std::move(options)),
-      regions_(std::make_unique<internal::RegionAllocator>(mapping_.bytes())) {}
+      regions_(std::make_unique<internal::RegionAllocator>(mapping_.bytes())),
+      placer_(std::move(placer)) {}
 
 SharedArena::~SharedArena() { close(fd_); }
 
@@ -271,11 +285,48 @@ void SharedArena::DoDeallocate(void* block, std::size_t bytes, std::size_t align
 Status SharedArena::Reserve(std::size_t offset, std::size_t bytes) {
   if (options_.reservation == ArenaReservation::kAtCreation) return OkStatus();
   if (bytes >= kGiveBack) AIT_RETURN_IF_ERROR(CheckRoom(bytes, options_.roots));
-  if (!AllocateFile(fd_, 0, offset, bytes)) {
-    return ErrnoError(errno, "reserving ", bytes, " bytes of a shared arena");
+  return placer_->Reserve(mapping_.data() + offset, bytes, [&] {
+    if (!AllocateFile(fd_, 0, offset, bytes)) {
+      return ErrnoError(errno, "reserving ", bytes, " bytes of a shared arena");
+    }
+    if (bytes >= kGiveBack && options_.huge_pages == HugePages::kAdvise) {
+      MakeHuge(mapping_.data() + offset, bytes);
+    }
+    return OkStatus();
+  });
+}
+
+Status SharedArena::Place(Bytes offset, std::size_t bytes, int node) {
+  AIT_RETURN_IF_ERROR(mapping_.At(offset, bytes).status());
+  const std::size_t first = PageUp(static_cast<std::size_t>(offset.value()));
+  const std::size_t last = (static_cast<std::size_t>(offset.value()) + bytes) / kPage * kPage;
+  if (first >= last) return OkStatus();
+  const std::lock_guard lock(mutex_);
+  AIT_RETURN_IF_ERROR(placer_->Prefer(mapping_.data() + first, last - first, node));
+  // What is reserved; the kernel itself does not tell. Pages of small blocks that were freed are left
+  // where they are.
+  std::vector<std::pair<std::size_t, std::size_t>> reserved = {{first, last}};
+  if (options_.reservation == ArenaReservation::kAtAllocation) {
+    reserved = regions_->Taken(first, last);
   }
-  if (bytes >= kGiveBack) MakeHuge(mapping_.data() + offset, bytes);
+  for (const auto& [begin, end] : reserved) {
+    const std::size_t from = begin / kPage * kPage;
+    AIT_RETURN_IF_ERROR(
+        placer_->Move(mapping_.data() + from, std::min(PageUp(end), last) - from, node));
+  }
   return OkStatus();
+}
+
+PlacementReport SharedArena::Verify(const void* block, std::size_t bytes) const {
+  if (block == nullptr || bytes == 0 || !Contains(block, bytes)) {
+    return {.reason = "it is no block of the shared arena"};
+  }
+  // The pages that hold the block, whole.
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(block) - data());
+  const std::size_t first = offset / kPage * kPage;
+  const std::size_t last = PageUp(offset + bytes);
+  const std::lock_guard lock(mutex_);
+  return placer_->Verify(data() + first, last - first);
 }
 
 StatusOr<SharedArenaView> SharedArenaView::Attach(int fd) {

@@ -57,6 +57,12 @@ Status ShareBlock(std::size_t bytes) {
   return std::memcmp(block, same_block, bytes) == 0 ? OkStatus() : InternalError("not the same");
 }
 
+Status PlaceBlock(SharedArena* arena, Bytes offset, const void* block, std::size_t bytes, int node) {
+  AIT_RETURN_IF_ERROR(arena->Place(offset, bytes, node));
+  const PlacementReport report = arena->Verify(block, bytes);
+  return report.verdict == PlacementVerdict::kWrong ? InternalError(report.reason) : OkStatus();
+}
+
 StatusOr<std::int64_t> PeakOf(const MemoryHandle& memory, std::size_t bytes) {
   std::int64_t peak_of_forward = 0;
   const auto counted = StatisticsResource::Create(memory);
@@ -129,6 +135,8 @@ TEST(MemoryPage, ItsCodeRuns) {
   ASSERT_OK_AND_ASSIGN(const HostBuffer weights, MakeWeights(10));
   EXPECT_EQ(weights.As<float>()[9], 0.0f);
   EXPECT_OK(ShareBlock(1000));
+  const auto arena = SharedArena::Create({.capacity = MiB(1)}).value();
+  EXPECT_FALSE(PlaceBlock(arena.get(), MiB(2), nullptr, 1, 0).ok()) << "not inside of it";
   ASSERT_OK_AND_ASSIGN(const PoolStatistics pool, UsePool(std::size_t{1} << 20));
   EXPECT_EQ(pool.live_bytes, 1 << 19);
   EXPECT_EQ(pool.touched_bytes, 1 << 20) << "the second lies where the first was";

@@ -95,5 +95,21 @@ TEST(RegionAllocator, AgreesWithAMapOfBytesOnRandomRequests) {
   }
 }
 
+TEST(RegionAllocator, TellsWhatIsTaken) {
+  using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;
+  RegionAllocator regions(1000);
+  EXPECT_EQ(regions.Taken(0, 1000), Ranges());
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(regions.Allocate(200, 1), i * 200);
+  EXPECT_EQ(regions.Taken(0, 1000), (Ranges{{0, 1000}}));
+  EXPECT_EQ(regions.Taken(100, 150), (Ranges{{100, 150}}));
+  EXPECT_TRUE(regions.Free(200, 200));
+  EXPECT_TRUE(regions.Free(800, 200));
+  EXPECT_EQ(regions.Taken(0, 1000), (Ranges{{0, 200}, {400, 800}}));
+  EXPECT_EQ(regions.Taken(250, 1000), (Ranges{{400, 800}}));
+  EXPECT_EQ(regions.Taken(250, 500), (Ranges{{400, 500}}));
+  EXPECT_EQ(regions.Taken(200, 400), Ranges());
+  EXPECT_EQ(regions.Taken(850, 1000), Ranges());
+}
+
 }  // namespace
 }  // namespace ait

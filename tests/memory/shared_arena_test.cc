@@ -147,7 +147,7 @@ TEST(SharedArena, MoreThanTheMemoryThatIsLeftIsAnErrorThatNamesTheLimit) {
   const auto before = OpenFiles();
   EXPECT_THAT(SharedArena::Create({.capacity = MiB(6), .roots = roots}),
               StatusIs(StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("6291456 are available"), HasSubstr("job/memory.max"))));
+                       AllOf(HasSubstr("6291456 bytes are available"), HasSubstr("job/memory.max"))));
   EXPECT_EQ(OpenFiles(), before);
 }
 

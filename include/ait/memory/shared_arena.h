@@ -22,17 +22,21 @@
 //
 // Memory is reserved at creation, or with each block if so asked, so that a lack of it is an error
 // there and not a SIGBUS later; the file is sealed, so that no process can shrink it under the
-// others. Pages lie on the NUMA node of the thread that reserves them. A forked child does not
+// others. Pages lie on the NUMA node of the options, of `Place`, or of the thread that reserves
+// them. A forked child does not
 // inherit the mapping: there, allocation is an error, and what is given back is left alone.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "ait/base/types.h"
 #include "ait/memory/fork_safe_mutex.h"
+#include "ait/memory/heap.h"
+#include "ait/memory/placement.h"
 #include "ait/memory/resource.h"
 #include "ait/topology/system_roots.h"
 
@@ -42,7 +46,8 @@ namespace ait::inline v0 {
 enum class ArenaReservation {
   kAtCreation,  ///< all of it, once
   /// With each block, so that capacity is address space only. Blocks of 8 MiB and more get huge
-  /// pages where the kernel has them, which takes about 2 ms a MiB, once, and give them back.
+  /// pages where the kernel has them (HugePages::kAdvise), which takes about 2 ms a MiB, once, and
+  /// give them back.
   kAtAllocation,
 };
 
@@ -50,10 +55,15 @@ struct SharedArenaOptions {
   Bytes capacity{0};         ///< at least 1; rounded up to pages
   std::string name = "ait";  ///< shown as "memfd:<name>" in /proc/PID/maps; need not be unique
   ArenaReservation reservation = ArenaReservation::kAtCreation;
-  SystemRoots roots;  ///< where the memory budget is read
+  /// NUMA node that its pages are put on, or when it is full on others. Empty: that of the thread
+  /// that reserves them. Where binding is forbidden, that thread runs there for the moment.
+  std::optional<int> node = {};
+  HugePages huge_pages = HugePages::kAdvise;  ///< under kAtAllocation; kNever: small pages only
+  SystemRoots roots = {};                     ///< where the memory budget and nodes are read
 };
 
 namespace internal {
+class ArenaPlacer;
 class RegionAllocator;
 
 /// A mapping of a whole arena; unmapped at the end, but not by a forked child.
@@ -85,14 +95,15 @@ class ArenaMapping {
 /// The owner's side: a memory resource over shared memory.
 class SharedArena final : public MemoryResource {
  public:
-  /// **Errors.** InvalidArgument: no capacity, or a name above 240 bytes. ResourceExhausted: more
+  /// **Errors.** InvalidArgument: no capacity, a name above 240 bytes, or a node that does not exist
+  /// or has no memory; FailedPrecondition: a node outside the cpuset. ResourceExhausted: more
   /// than the memory that is available to this process, than its file-size limit (ulimit -f) or its
   /// address space; or no descriptor is left. Unimplemented: the kernel has no memfd_create.
   static StatusOr<std::shared_ptr<SharedArena>> Create(const SharedArenaOptions& options);
   ~SharedArena() override;
 
   MemoryProperties properties() const override {
-    return {.name = "shared arena", .sharing = Sharing::kProcesses};
+    return {.name = "shared arena", .sharing = Sharing::kProcesses, .node = options_.node};
   }
 
   /// The descriptor to pass on. Closed at exec; the arena owns it.
@@ -100,6 +111,15 @@ class SharedArena final : public MemoryResource {
   Bytes capacity() const { return Bytes(static_cast<std::int64_t>(mapping_.bytes())); }
   /// Bytes in blocks, each rounded up to kMinAlignment.
   Bytes used() const;
+
+  /// Puts the pages that lie in the `bytes` at `offset` on a NUMA node: a part for each rank.
+  /// Those that are reserved are moved there, which is slow; those that a later allocation reserves
+  /// will lie there. Before others attach. **Errors.** OutOfRange; those of `node` in Create;
+  /// PermissionDenied: moving is forbidden; FailedPrecondition: pages could not be moved.
+  Status Place(Bytes offset, std::size_t bytes, int node);
+  /// Where the `bytes` at `block`, which are allocated, lie, against the node that Place or the
+  /// options gave; unverified if there was none, or if they are no block of the arena.
+  PlacementReport Verify(const void* block, std::size_t bytes) const;
 
   std::byte* data() const { return mapping_.data(); }
   /// Whether all of the `bytes` at `block` lie in the arena.
@@ -114,7 +134,9 @@ class SharedArena final : public MemoryResource {
   StatusOr<void*> At(Bytes offset, std::size_t bytes) const { return mapping_.At(offset, bytes); }
 
  private:
-  SharedArena(int fd, internal::ArenaMapping mapping, SharedArenaOptions options);
+  friend struct SharedArenaMaker;
+  SharedArena(int fd, internal::ArenaMapping mapping, SharedArenaOptions options,
+              std::unique_ptr<internal::ArenaPlacer> placer);
   Status Reserve(std::size_t offset, std::size_t bytes);
   StatusOr<void*> DoAllocate(std::size_t bytes, std::size_t alignment) override;
   void DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) override;
@@ -125,6 +147,7 @@ class SharedArena final : public MemoryResource {
   const int forks_ = ForkSafeMutex::forks();  // when it was made: a child of then has no mapping
   mutable ForkSafeMutex mutex_;
   std::unique_ptr<internal::RegionAllocator> regions_;
+  const std::unique_ptr<internal::ArenaPlacer> placer_;  // under the mutex
 };
 
 /// A peer's side: sees all of the arena, allocates nothing. Lives as long as it wants, also when
