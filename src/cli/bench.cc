@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <fstream>
@@ -24,6 +23,7 @@
 #include "ait/memory/heap.h"
 #include "cli/comm_bench.h"
 #include "cli/comm_bench_table.h"
+#include "cli/memory_bench.h"
 #include "cli/program.h"
 #include "cli/topic.h"
 #include "comm/shm_ranks.h"
@@ -50,7 +50,7 @@ Examples:
 cxxopts::Options MakeOptions() {
   cxxopts::Options options("ait bench comm",
                            "Measures collectives: time, bandwidth and right results.\n");
-  options.custom_help("comm [OPTION...]");
+  options.custom_help("[OPTION...]");
   const auto text = [](const char* fallback) {
     return cxxopts::value<std::string>()->default_value(fallback);
   };
@@ -90,27 +90,6 @@ struct Request {
   bool arena = true;
   std::string json;
 };
-
-StatusOr<std::int64_t> ParseSize(std::string_view option, std::string text) {
-  const std::string whole = text;
-  int shift = 0;
-  for (const std::string_view unit : {"iB", "B", "b"}) {
-    if (text.ends_with(unit)) {
-      text.resize(text.size() - unit.size());
-      break;
-    }
-  }
-  if (!text.empty()) {
-    const int letter = std::toupper(static_cast<unsigned char>(text.back()));
-    shift = letter == 'K' ? 10 : letter == 'M' ? 20 : letter == 'G' ? 30 : 0;
-    if (shift != 0) text.pop_back();
-  }
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const auto number = ParseNumber<std::int64_t>(option, text, 1, kMost >> shift, "a size");
-  if (number.ok()) return *number << shift;
-  return InvalidArgumentError("option ", option, " cannot be '", whole,
-                              "': give bytes, such as 4096, 64K or 25M, at most 1024G");
-}
 
 /// The words of a list, each turned by `parse` into a T; "all" gives `all`.
 template <typename T, typename Parse>
@@ -178,8 +157,8 @@ StatusOr<Request> ReadRequest(const cxxopts::ParseResult& parsed) {
                                    }
                                    return found;
                                  }));
-  AIT_ASSIGN_OR_RETURN(options.min_bytes, ParseSize("--min-size", text("min-size")));
-  AIT_ASSIGN_OR_RETURN(options.max_bytes, ParseSize("--max-size", text("max-size")));
+  AIT_ASSIGN_OR_RETURN(options.min_bytes, ParseByteSize("--min-size", text("min-size")));
+  AIT_ASSIGN_OR_RETURN(options.max_bytes, ParseByteSize("--max-size", text("max-size")));
   if (options.min_bytes > options.max_bytes) {
     return InvalidArgumentError("--min-size ", options.min_bytes, " is more than --max-size ",
                                 options.max_bytes);
@@ -290,11 +269,15 @@ int RunComm(const cxxopts::ParseResult& parsed, int argc, char** argv) {
 }  // namespace
 
 int RunBench(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "memory") return RunMemoryBench(argc, argv);
   cxxopts::Options options = MakeOptions();
-  return RunTopic(
-      {.subcommand = "bench", .name = "comm", .ask = "say what to measure", .examples = kExamples},
-      options, argc, argv,
-      [&](const cxxopts::ParseResult& parsed) { return RunComm(parsed, argc, argv); });
+  return RunTopic({.subcommand = "bench",
+                   .name = "comm",
+                   .ask = "say what to measure",
+                   .examples = kExamples,
+                   .others = " or ait bench memory"},
+                  options, argc, argv,
+                  [&](const cxxopts::ParseResult& parsed) { return RunComm(parsed, argc, argv); });
 }
 
 }  // namespace ait::cli

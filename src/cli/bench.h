@@ -4,7 +4,8 @@
 
 namespace ait::cli {
 
-/// `ait bench comm`: measures the collectives of a transport. argv[0] is "bench". Returns the exit code.
+/// `ait bench comm` measures the collectives of a transport, `ait bench memory` the memory. argv[0] is
+/// "bench". Returns the exit code.
 int RunBench(int argc, char** argv);
 
 }  // namespace ait::cli

@@ -29,7 +29,7 @@ struct Subcommand {
 };
 
 constexpr Subcommand kSubcommands[] = {
-    {"bench", "measure collectives: time, bandwidth, right results", RunBench},
+    {"bench", "measure collectives, or the memory and its nodes", RunBench},
     {"doctor", "tell what is wrong with the network of a run before it starts", RunDoctor},
     {"hang", "tell from the ranks' records why a run hung or failed", RunHang},
     {"pack", "turn text files into a corpus for training", RunPack},

@@ -47,6 +47,10 @@ StatusOr<T> ParseNumber(std::string_view option, const std::string& text, T leas
   return InvalidArgumentError("option ", option, " cannot be '", text, "': give ", allowed);
 }
 
+/// "4096", "64K", "25MiB", "1G" (K, M, G: 1024), at least 1 and at most 1024G, in bytes.
+/// **Errors.** InvalidArgument, which names the option.
+StatusOr<std::int64_t> ParseByteSize(std::string_view option, std::string text);
+
 }  // namespace ait::cli
 
 #endif  // AIT_CLI_PROGRAM_H_

@@ -22,7 +22,7 @@ int RunTopic(const Topic& topic, cxxopts::Options& options, int argc, char** arg
     }
     if (!is_named) {
       return FailUsage(topic.subcommand,
-                       topic.ask + ": ait " + topic.subcommand + " " + topic.name);
+                       topic.ask + ": ait " + topic.subcommand + " " + topic.name + topic.others);
     }
     if (!parsed.unmatched().empty()) {
       return FailUsage(topic.subcommand, "takes no argument " + parsed.unmatched().front());

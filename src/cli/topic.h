@@ -2,7 +2,7 @@
 #ifndef AIT_CLI_TOPIC_H_
 #define AIT_CLI_TOPIC_H_
 
-// A subcommand of which there is one kind so far, named by the word behind it: `ait bench comm`.
+// One kind of a subcommand, named by the word behind it: `ait bench comm`.
 
 #include <cxxopts.hpp>
 #include <functional>
@@ -11,10 +11,11 @@
 namespace ait::cli {
 
 struct Topic {
-  std::string subcommand;  // "bench"
-  std::string name;        // "comm"
-  std::string ask;         // what to say where the name is missing: "say what to measure"
-  const char* examples;    // behind the help
+  std::string subcommand;   // "bench"
+  std::string name;         // "comm"
+  std::string ask;          // what to say where the name is missing: "say what to measure"
+  const char* examples;     // behind the help
+  std::string others = "";  // kinds with a code of their own: " or ait bench memory"
 };
 
 /// Parses the command line, answers --help and what is wrong, else runs; returns the exit code.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `ait bench comm` from outside: its columns, its results, what it refuses.
+// `ait bench comm` and `ait bench memory` from outside: columns, results, what they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "ait/topology/budget.h"
+#include "ait/topology/machine.h"
 #include "support/process.h"
 
 namespace ait::testing {
@@ -134,6 +136,74 @@ TEST(AitBench, RefusesWhatItDoesNotKnow) {
   Process::Spawn({.program = AIT_PROGRAM, .args = {"bench"}})
       .ExpectExit(2, "say what to measure: ait bench comm");
   Bench({"--root", "2", "-n", "2"}).ExpectExit(1, "--root 2 is not one of the 2 ranks");
+}
+
+Process BenchMemory(std::vector<std::string> options,
+                    std::map<std::string, std::string> environment = {}) {
+  options.insert(options.begin(), {"bench", "memory"});
+  return Process::Spawn(
+      {.program = AIT_PROGRAM, .args = std::move(options), .environment = std::move(environment)});
+}
+
+TEST(AitBenchMemory, MeasuresThreadsAndNodes) {
+  const TempDir directory;
+  const std::string path = directory / "memory.json";
+  Process bench =
+      BenchMemory({"--threads", "1,3,all", "--size", "1M", "--reps", "2", "--json", path});
+  bench.ExpectExit(0, "# arrays of 1 MiB, ");
+  EXPECT_THAT(bench.standard_output(), HasSubstr("\n# threads  read "));
+  EXPECT_THAT(bench.standard_output(), HasSubstr("\n# CPUs of "));
+  const nlohmann::json json = Read(path);
+  EXPECT_EQ(json["array_bytes"], 1 << 20);
+  EXPECT_EQ(json["repetitions"], 2);
+  ASSERT_GE(json["threads"].size(), 2u);
+  EXPECT_EQ(json["threads"][0]["threads"], 1);
+  EXPECT_EQ(json["threads"][1]["threads"], 3);
+  for (const auto& row : json["threads"]) {
+    for (const char* kernel : {"read", "copy", "triad"}) {
+      EXPECT_GT(row[kernel]["median_bytes_per_s"], 0) << row;
+      EXPECT_GE(row[kernel]["best_bytes_per_s"], row[kernel]["median_bytes_per_s"]) << row;
+    }
+  }
+  // A cell for each pair of a node with CPUs and a node with memory that this process may use.
+  const Machine machine = ReadMachine().value();
+  const Budget budget = ReadBudget().value();
+  std::size_t with_cpus = 0, with_memory = 0;
+  for (const NumaNode& node : machine.nodes) {
+    with_cpus += (node.cpus & budget.usable_cpus()).empty() ? 0 : 1;
+    with_memory += node.memory > Bytes(0) && budget.memory_nodes->value.contains(node.id) ? 1 : 0;
+  }
+  ASSERT_EQ(json["matrix"].size(), with_cpus * with_memory);
+  for (const auto& cell : json["matrix"]) {
+    EXPECT_GT(cell["read_bytes_per_s"], 0) << cell;
+    EXPECT_GT(cell["latency_ns"], 0) << cell;
+    EXPECT_EQ(cell["placement"] == "verified", cell["reason"] == "") << cell;
+  }
+}
+
+TEST(AitBenchMemory, CapsTheInstructionsAndLeavesNodesOut) {
+  Process bench =
+      BenchMemory({"--size", "1M", "--reps", "1", "--matrix", "off"}, {{"AIT_SIMD", "baseline"}});
+  bench.ExpectExit(0, "# arrays of 1 MiB, baseline; ");
+  EXPECT_THAT(bench.standard_output(), Not(HasSubstr("between nodes")));
+}
+
+TEST(AitBenchMemory, RefusesWhatItDoesNotKnow) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--threads", "0"}, "option --threads cannot be '0'"},
+      {{"--threads", "1,many"}, "numbers from 1 to 4096 and \"all\""},
+      {{"--size", "4X"}, "option --size cannot be '4X'"},
+      {{"--size", "1K"}, "option --size cannot be '1K': "},
+      {{"--reps", "0"}, "option --reps cannot be '0'"},
+      {{"--matrix", "yes"}, "option --matrix cannot be 'yes': give on or off"},
+      {{"extra"}, "takes no argument extra"},
+  };
+  for (const auto& [options, message] : cases) BenchMemory(options).ExpectExit(2, message);
+  BenchMemory({}, {{"AIT_SIMD", "mmx"}}).ExpectExit(2, "AIT_SIMD is \"mmx\"");
+  BenchMemory({"--size", "1M", "--reps", "1", "--matrix", "off", "--json", "/proc/no/such"})
+      .ExpectExit(1, "cannot write /proc/no/such");
+  Process::Spawn({.program = AIT_PROGRAM, .args = {"bench"}})
+      .ExpectExit(2, "ait bench comm or ait bench memory");
 }
 
 TEST(AitBench, SaysWhereTheResultCannotBeWritten) {

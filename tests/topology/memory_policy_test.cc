@@ -3,12 +3,18 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "ait/topology/binding.h"
 #include "ait/topology/budget.h"
+#include "ait/topology/rank_layout.h"
+#include "support/forbidden_calls.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -57,6 +63,25 @@ TEST_F(MemoryPolicy, IsThatOfTheThreadAndOfThoseItStarts) {
     EXPECT_EQ(PreferredMemoryNode().value(), std::nullopt);
   }).join();
   EXPECT_EQ(PreferredMemoryNode().value(), std::nullopt) << "another thread's";
+}
+
+TEST(MemoryPolicyForbidden, IsAnErrorAndALayoutThenRestsOnFirstTouch) {
+  testing::ExpectInChild({SYS_set_mempolicy, SYS_get_mempolicy}, EPERM, [] {
+    EXPECT_THAT(PreferMemoryOfNode(0), StatusIs(StatusCode::kPermissionDenied));
+    const CpuSet here = ThisThreadBinding().value();
+    const RankLayout layout = {.cpus = here,
+                               .compute = here,
+                               .communication = here,
+                               .loaders = here,
+                               .nodes = {0},
+                               .memory_node = 0};
+    ASSERT_OK_AND_ASSIGN(const AppliedLayout applied, ApplyRankLayout(layout));
+    EXPECT_FALSE(applied.memory_preferred);
+    EXPECT_THAT(applied.memory, HasSubstr("first touch: set_mempolicy for node 0"));
+  });
+  testing::ExpectInChild({SYS_set_mempolicy, SYS_get_mempolicy}, ENOSYS, [] {
+    EXPECT_THAT(PreferMemoryOfNode(0), StatusIs(StatusCode::kUnimplemented));
+  });
 }
 
 TEST_F(MemoryPolicy, RefusesANodeThatIsNotThere) {
