@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostElements = 10'000'000'000'000;
 constexpr int kMostRanks = 1 << 20;
+constexpr int kMostNodes = 1024;
 // Rows and columns of a matrix of 4096 x 4096, where the shapes are not known.
 constexpr std::int64_t kElementsPerFactor = 2048;
 
@@ -69,6 +70,10 @@ Status Check(const TrainingSetup& setup) {
     return InvalidArgumentError("ranks is ", setup.ranks, " and ranks_per_host ",
                                 setup.ranks_per_host, "; allowed are 1 to ", kMostRanks,
                                 ", and 0 for all ranks on one host");
+  }
+  if (setup.nodes_per_host < 1 || setup.nodes_per_host > kMostNodes) {
+    return InvalidArgumentError("nodes_per_host is ", setup.nodes_per_host, "; allowed are 1 to ",
+                                kMostNodes);
   }
   if (setup.zero_stage == 3 && setup.ranks > 1 && setup.parameters.gathered == 0 &&
       setup.parameters.largest_unit == 0) {
@@ -225,6 +230,10 @@ std::string Table(const MemoryPrediction& prediction, const MemoryParts* measure
   }
   add("model states", rank.model_states(), measured == nullptr ? 0 : measured->model_states());
   add("total", rank.total(), measured == nullptr ? 0 : measured->total());
+  if (measured == nullptr && prediction.ranks_per_node < prediction.ranks_per_host) {
+    text += Row(StrCat("node, ", prediction.ranks_per_node, "x").c_str(), prediction.node_total(),
+                unit, nullptr);
+  }
   if (measured == nullptr && prediction.ranks_per_host > 1) {
     text += Row(StrCat("host, ", prediction.ranks_per_host, "x").c_str(), prediction.host_total(),
                 unit, nullptr);
@@ -258,6 +267,8 @@ StatusOr<MemoryPrediction> PredictMemory(const TrainingSetup& setup) {
   AIT_RETURN_IF_ERROR(Check(setup));
   MemoryPrediction prediction;
   prediction.ranks_per_host = setup.ranks_per_host > 0 ? setup.ranks_per_host : setup.ranks;
+  prediction.ranks_per_node =
+      static_cast<int>(Share(prediction.ranks_per_host, setup.nodes_per_host));
   prediction.rank = ModelParts(setup, prediction.file_bytes);
   if (!setup.segments.empty()) {
     const SchedulePeak peak = PeakOf(setup.segments, setup.plan);

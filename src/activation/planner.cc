@@ -32,9 +32,12 @@ class Line {
  public:
   Line(std::int64_t micro_batch, const StepProfile& a, const StepProfile& b)
       : part_(static_cast<double>(micro_batch - a.micro_batch) /
-              static_cast<double>(b.micro_batch - a.micro_batch)) {}
+              static_cast<double>(b.micro_batch - a.micro_batch)),
+        first_(static_cast<double>(micro_batch) / static_cast<double>(a.micro_batch) / 2),
+        second_(static_cast<double>(micro_batch) / static_cast<double>(b.micro_batch) / 2) {}
 
-  double Of(double a, double b) const { return std::max(0.0, a + part_ * (b - a)); }
+  // Times are noisy, and are taken as proportional.
+  double Of(double a, double b) const { return a * first_ + b * second_; }
   std::int64_t Of(std::int64_t a, std::int64_t b) const {
     return a + std::llround(part_ * static_cast<double>(b - a));
   }
@@ -49,7 +52,7 @@ class Line {
   }
 
  private:
-  double part_;
+  double part_, first_, second_;
 };
 
 }  // namespace

@@ -39,6 +39,7 @@ void AddOptions(cxxopts::Options& options) {
   add("zero", "stage of ZeRO, or several: 0..3", text(), "STAGE");
   add("ranks", "ranks that shard", text("1"), "N");
   add("ranks-per-host", "ranks that share a host's memory; all if not given", text(), "N");
+  add("nodes-per-host", "NUMA nodes that the ranks of a host are spread over", text("1"), "N");
   add("layers", "layers of a transformer", text(), "N");
   add("hidden", "its width", text(), "N");
   add("heads", "its attention heads", text("1"), "N");

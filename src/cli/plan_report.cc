@@ -118,6 +118,9 @@ std::string ToText(const PlanQuestion& question, const PlanAnswer& answer) {
   }
   text += Lines(answer, "model states", [](const auto& p) { return p.rank.model_states(); });
   text += Lines(answer, "total", [](const auto& p) { return p.rank.total(); });
+  if (setup.nodes_per_host > 1) {
+    text += Lines(answer, "a node", [](const auto& p) { return p.node_total(); });
+  }
   if (answer.stages.front().prediction.ranks_per_host > 1) {
     text += Lines(answer, "a host", [](const auto& p) { return p.host_total(); });
   }
@@ -147,6 +150,7 @@ std::string ToJson(const PlanQuestion& question, const PlanAnswer& answer) {
     }
     row["model_states_bytes"] = prediction.rank.model_states();
     row["total_bytes"] = prediction.rank.total();
+    row["node_bytes"] = prediction.node_total();
     row["host_bytes"] = prediction.host_total();
     row["file_bytes"] = prediction.file_bytes;
     if (question.budget) row["fits"] = stage.fits;

@@ -124,6 +124,8 @@ class Reader {
       }
       setup.ranks_per_host = static_cast<int>(on_host);
     }
+    AIT_ASSIGN_OR_RETURN(const std::int64_t nodes, Count("nodes-per-host", 1, 1024));
+    setup.nodes_per_host = static_cast<int>(nodes);
     AIT_ASSIGN_OR_RETURN(setup.micro_batch, Count("micro-batch"));
     AIT_ASSIGN_OR_RETURN(setup.accumulate, Count("accumulate"));
     if (has("offload")) setup.offload = StateOffload{.directory = std::string(1, '.')};

@@ -126,6 +126,9 @@ TEST(PredictMemory, AHostHasAllItsRanks) {
   EXPECT_EQ(PredictMemory(setup)->host_total(), 8 * 84 * kG);
   setup.ranks_per_host = 2;
   EXPECT_EQ(PredictMemory(setup)->host_total(), 2 * 84 * kG);
+  setup.ranks_per_host = 5;
+  setup.nodes_per_host = 2;
+  EXPECT_EQ(PredictMemory(setup)->node_total(), 3 * 84 * kG) << "of the node that has most";
 }
 
 TEST(PredictMemory, IsShownBesideWhatWasMeasured) {

@@ -44,7 +44,7 @@ TEST(Plan, ShowsEveryStageOverTheRanks) {
 
 TEST(Plan, JsonHasTheSameInBytes) {
   const auto json = JsonPlan({"--params", "7B", "--precision", "bf16", "--ranks", "4", "--zero",
-                              "1..2", "--ranks-per-host", "2"});
+                              "1..2", "--ranks-per-host", "2", "--nodes-per-host", "2"});
   EXPECT_EQ(json["parameters"], 7'000'000'000);
   ASSERT_EQ(json["stages"].size(), 2u);
   EXPECT_EQ(json["stages"][0]["zero"], 1);
@@ -52,6 +52,7 @@ TEST(Plan, JsonHasTheSameInBytes) {
   EXPECT_EQ(json["stages"][1]["gradients_bytes"], 7'000'000'000);
   EXPECT_EQ(json["stages"][1]["host_bytes"].get<std::int64_t>(),
             2 * json["stages"][1]["total_bytes"].get<std::int64_t>());
+  EXPECT_EQ(json["stages"][1]["node_bytes"], json["stages"][1]["total_bytes"]);
 }
 
 TEST(Plan, KnowsTheActivationsOfATransformer) {

@@ -84,6 +84,7 @@ struct TrainingSetup {
   int zero_stage = 0;      // 0 to 3
   int ranks = 1;           // that shard
   int ranks_per_host = 0;  // 0: all of them
+  int nodes_per_host = 1;  // NUMA nodes that the ranks of a host are spread over
   KeptGradients gradients = KeptGradients::kByStage;
   int prefetch = 1;  // units gathered ahead
   Bytes bucket_cap = MiB(25);
@@ -124,9 +125,11 @@ struct MemoryPrediction {
   MemoryParts rank;             // of the rank that needs most
   std::int64_t file_bytes = 0;  // of one rank, on its disk
   int ranks_per_host = 1;
+  int ranks_per_node = 1;    // of the NUMA node that has most
   std::string peak_segment;  // in whose forward or backward the peak is; empty: unknown
 
   std::int64_t host_total() const { return rank.total() * ranks_per_host; }
+  std::int64_t node_total() const { return rank.total() * ranks_per_node; }
   /// A table for people, in GiB or MiB.
   std::string Describe() const;
   /// The same with what was measured, and the error of each part in percent.

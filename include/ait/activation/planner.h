@@ -53,8 +53,8 @@ struct StepProfile {
   std::string Describe() const;
 };
 
-/// The profile of another micro-batch: each number is a line through those of the two. So what does
-/// not grow with the batch, such as the gradient of a weight, does not.
+/// The profile of another micro-batch: bytes lie on a line through those of the two, so that what
+/// does not grow with the batch, such as the gradient of a weight, does not. Seconds are proportional.
 /// **Errors.** InvalidArgument: other segments, or equal micro-batches.
 StatusOr<StepProfile> ProfileFor(std::int64_t micro_batch, const StepProfile& a,
                                  const StepProfile& b);
