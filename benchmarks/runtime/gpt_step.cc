@@ -25,15 +25,19 @@ GptBatch GptBatch::Random(const GptConfig& config) {
           .targets = tokens.slice(1, 1).contiguous()};
 }
 
+DataParallelOptions WithUnits(DataParallelOptions options, const NamedTensors& parameters) {
+  options.units = UnitsUnder("blocks", parameters);
+  options.units.push_back({.name = "embeddings", .patterns = {"tok.*", "pos.*"}});
+  options.units.push_back({.name = "head", .patterns = {"ln.*", "head.*"}});
+  return options;
+}
+
 GptStep::GptStep(const GptConfig& config, std::shared_ptr<Communicator> communicator,
                  DataParallelOptions options, DType autocast)
     : model_(config), autocast_(autocast) {
   const NamedTensors parameters = NamedParameters(*model_);
-  options.units = UnitsUnder("blocks", parameters);
-  options.units.push_back({.name = "embeddings", .patterns = {"tok.*", "pos.*"}});
-  options.units.push_back({.name = "head", .patterns = {"ln.*", "head.*"}});
-  engine_ =
-      ThrowOnError(DataParallel::Create(std::move(communicator), parameters, std::move(options)));
+  engine_ = ThrowOnError(DataParallel::Create(std::move(communicator), parameters,
+                                              WithUnits(std::move(options), parameters)));
   ThrowOnError(engine_->SetOptimizer(AdamW{
       {.learning_rate = 3e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}}));
 }
@@ -46,7 +50,13 @@ at::Tensor GptStep::Forward(const at::Tensor& inputs) {
   });
   for (std::size_t i = 0; i < model.blocks->size(); ++i) {
     auto* const block = model.blocks[i]->as<Block>();
-    x = engine_->Unit("blocks." + std::to_string(i), [&] { return block->forward(x); });
+    const std::string name = "blocks." + std::to_string(i);
+    x = plan_.Run(
+        name,
+        [this, name, block](const at::Tensor& in) {
+          return engine_->Unit(name, [&] { return block->forward(in); });
+        },
+        x);
   }
   return engine_->Unit("head", [&] { return model.head(model.ln(x)); });
 }

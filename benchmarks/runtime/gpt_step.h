@@ -4,7 +4,7 @@
 
 // One training step of the GPT of examples/03-gpt with `DataParallel`, in whatever way the options
 // say. The work is that of benchmarks/peers/gpt.py. For ZeRO-3 the embeddings, each block and the
-// head are units.
+// head are units; for activation checkpointing each block is a segment.
 //
 //   GptStep step(config, communicator, {.zero_stage = ZeroStage::kOptimizer});
 //   step.Run(GptBatch::Random(config));
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "ait/activation/segments.h"
 #include "ait/comm/communicator.h"
 #include "ait/comm/world.h"
 #include "ait/parallel/data_parallel.h"
@@ -31,6 +32,9 @@ struct GptBatch {
   static GptBatch Random(const GptConfig& config);
 };
 
+/// The embeddings, each block and the head as units.
+DataParallelOptions WithUnits(DataParallelOptions options, const NamedTensors& parameters);
+
 class GptStep {
  public:
   /// **Collective.** Makes a model, moves it into an engine and binds AdamW; the forward runs under
@@ -42,6 +46,8 @@ class GptStep {
   void Run(const GptBatch& batch);
 
   const DataParallel& engine() const { return *engine_; }
+  /// The blocks are its segments, "blocks.0" and so on.
+  ActivationPlan& plan() { return plan_; }
   std::int64_t parameter_count() const;  // elements
 
  private:
@@ -49,6 +55,7 @@ class GptStep {
 
   Gpt model_;
   DType autocast_;
+  ActivationPlan plan_;
   std::unique_ptr<DataParallel> engine_;
 };
 
