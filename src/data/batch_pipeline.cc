@@ -2,13 +2,15 @@
 #include <system_error>
 #include <utility>
 
+#include "ait/topology/binding.h"
 #include "data/batch_pipeline_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
 
-BatchPipeline::BatchPipeline(std::vector<BatchSlot> slots, std::function<void(BatchSlot&)> fill)
-    : slots_(std::move(slots)), fill_(std::move(fill)) {}
+BatchPipeline::BatchPipeline(std::vector<BatchSlot> slots, std::function<void(BatchSlot&)> fill,
+                             CpuSet cpus)
+    : slots_(std::move(slots)), fill_(std::move(fill)), cpus_(std::move(cpus)) {}
 
 BatchPipeline::~BatchPipeline() {
   {
@@ -46,6 +48,7 @@ StatusOr<BatchSlot*> BatchPipeline::Next() {
 }
 
 void BatchPipeline::FillAhead() {
+  const Status bound = cpus_.empty() ? OkStatus() : BindThisThread(cpus_);
   std::unique_lock lock(mutex_);
   for (;;) {
     // The slot of number taken_ - 1 is with the caller.
@@ -54,7 +57,11 @@ void BatchPipeline::FillAhead() {
     if (stopping_) return;
     BatchSlot& slot = slots_[filled_ % slots_.size()];
     lock.unlock();
-    fill_(slot);
+    if (bound.ok()) {
+      fill_(slot);
+    } else {
+      slot.status = Annotate(bound, "the thread that reads ahead");
+    }
     const bool is_last = IsLast(slot);
     lock.lock();
     ++filled_;

@@ -14,6 +14,7 @@
 #include "ait/base/status.h"
 #include "ait/data/dataset_state.h"
 #include "ait/data/token_batch.h"
+#include "ait/topology/id_set.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -29,8 +30,11 @@ struct BatchSlot {
 class BatchPipeline {
  public:
   /// `fill` reads the next batch into a slot. It is not called again after an end or an error. One
-  /// slot: filled in `Next` itself. More: one is with the caller, the others are filled ahead.
-  BatchPipeline(std::vector<BatchSlot> slots, std::function<void(BatchSlot&)> fill);
+  /// slot: filled in `Next` itself. More: one is with the caller, the others are filled ahead by a
+  /// thread that is bound to `cpus`, unless that is empty; if it cannot be, that is the first slot's
+  /// error.
+  BatchPipeline(std::vector<BatchSlot> slots, std::function<void(BatchSlot&)> fill,
+                CpuSet cpus = {});
   /// Waits for the read that is under way, not for the caller to take anything.
   ~BatchPipeline();
   BatchPipeline(const BatchPipeline&) = delete;
@@ -46,6 +50,7 @@ class BatchPipeline {
 
   std::vector<BatchSlot> slots_;
   std::function<void(BatchSlot&)> fill_;
+  const CpuSet cpus_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -114,7 +114,8 @@ class TokenDataset::Impl {
       slot.batch.tokens.reserve(static_cast<std::size_t>(batch_bytes / 8));
       slot.batch.sample_ids.reserve(static_cast<std::size_t>(max_rows));
     }
-    pipeline_.emplace(std::move(slots), [this](internal::BatchSlot& slot) { Fill(slot); });
+    pipeline_.emplace(
+        std::move(slots), [this](internal::BatchSlot& slot) { Fill(slot); }, options_.loader_cpus);
     return OkStatus();
   } catch (const std::exception& error) {  // std::bad_alloc, std::length_error
     return NoMemory(error.what());

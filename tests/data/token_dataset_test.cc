@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "ait/topology/binding.h"
 #include "data/data_test_support.h"
 #include "support/status_matchers.h"
 
@@ -326,6 +327,36 @@ TEST(TokenDataset, PrefetchIsBoundedInBytes) {
     EXPECT_EQ(source->too_many, 0) << bytes;
     EXPECT_EQ(buffers.size(), static_cast<std::size_t>(1 + batches)) << bytes;
   }
+}
+
+/// Notes the CPUs of the thread that reads.
+class BindingSource final : public CountingSource {
+ public:
+  using CountingSource::CountingSource;
+  Status Read(std::int64_t first, std::span<std::int64_t> out) const override {
+    if (ThisThreadBinding().value() != expected) ++elsewhere;
+    return CountingSource::Read(first, out);
+  }
+  CpuSet expected;
+  mutable std::atomic<int> elsewhere = 0;
+};
+
+TEST(TokenDataset, ReadsAheadOnTheCpusOfLoaders) {
+  const CpuSet all = ThisThreadBinding().value();
+  for (const CpuSet& cpus : {CpuSet(), CpuSet{all.front()}, CpuSet{all[all.size() - 1]}}) {
+    const auto source = std::make_shared<BindingSource>(20 * kLength + 1);
+    source->expected = cpus.empty() ? all : cpus;
+    ASSERT_OK_AND_ASSIGN(auto data, TokenDataset::Create(source, {.sequence_length = kLength,
+                                                                  .global_batch_size = 2,
+                                                                  .loader_cpus = cpus}));
+    EXPECT_EQ(Take(data, kAll).size(), 20u);
+    EXPECT_EQ(source->elsewhere, 0);
+  }
+  EXPECT_EQ(ThisThreadBinding().value(), all);
+  TokenDataset nowhere = Make(20, {.global_batch_size = 2, .loader_cpus = {9999}});
+  EXPECT_EQ(nowhere.Next(), nullptr);
+  EXPECT_THAT(nowhere.status(), StatusIs(StatusCode::kFailedPrecondition,
+                                         HasSubstr("the thread that reads ahead: cannot bind")));
 }
 
 TEST(TokenDataset, UsesItsMemoryAgain) {

@@ -34,6 +34,7 @@
 #include "ait/data/order.h"
 #include "ait/data/token_batch.h"
 #include "ait/data/token_source.h"
+#include "ait/topology/id_set.h"
 
 namespace ait::inline v0 {
 
@@ -55,6 +56,9 @@ struct TokenDatasetOptions {
   std::int64_t epochs = 1;  // ≥ 1, or kUnlimitedEpochs
   LastBatch last_batch = LastBatch::kShort;
   Bytes prefetch = MiB(16);  // most memory for batches read ahead; less than one batch: none
+  /// CPUs of the thread that reads ahead, such as RankLayout::loaders; empty: those of the thread
+  /// that calls `Next` first.
+  CpuSet loader_cpus = {};
   std::int64_t vocabulary_size = 0;  // see TokenSourceOptions
   Verification verification = Verification::kContents;
   LogSink* log = nullptr;  // hears of an error that ended the data; outlives the dataset
