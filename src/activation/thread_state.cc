@@ -83,15 +83,15 @@ void ThreadState::Set() const {
 }
 
 // A cast that was made before belongs to another graph, and one made here to one that is dropped.
+// The cache is one for all threads, of which others may be in forward: it is left alone.
 ThreadStateGuard::ThreadStateGuard(const ThreadState& state) {
   at::autocast::increment_nesting();
-  at::autocast::clear_cache();
   state.Set();
+  at::autocast::set_autocast_cache_enabled(false);
 }
 
 ThreadStateGuard::~ThreadStateGuard() {
   before_.Set();
-  at::autocast::clear_cache();
   at::autocast::decrement_nesting();
 }
 

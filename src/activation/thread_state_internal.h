@@ -48,7 +48,7 @@ class ThreadState {
   std::int64_t device_;  // the GPU in use; -1: there is none
 };
 
-/// This thread has `state`, and a cache of autocast without casts; at the end, what it had.
+/// This thread has `state`, without the cache of autocast; at the end, what it had.
 class [[nodiscard]] ThreadStateGuard {
  public:
   explicit ThreadStateGuard(const ThreadState& state);
