@@ -19,9 +19,8 @@
 //
 // Units may be called several times, inside each other, in any order, on some ranks only where the
 // ranks reach each other's memory (inside a host), and again inside of backward, as activation
-// checkpointing does; a parameter that several recomputed calls use gets several gradients in one
-// backward, which only a micro-step that is not reduced can take (docs/parallel.md). The order of one
-// micro-step is expected of the next: `DataParallelOptions::prefetch` units are gathered ahead.
+// checkpointing does (ait/activation/checkpoint.h). The order of one micro-step is expected of the
+// next: `DataParallelOptions::prefetch` units are gathered ahead.
 //
 // **What the function returns** is searched for tensors (ait/tensor/visit_tensors.h), whose backward
 // is followed into the call: a tensor, or any nesting of containers, pointers and types of your own.
@@ -30,7 +29,7 @@
 //
 // **Errors.** A parameter that is read while it is not whole throws, and names its unit. Model code
 // is written with exceptions, so the call itself throws StatusException (ait/base/throw_on_error.h)
-// where it fails: the one place of ait that does. `Trainer::Step` and `DataParallel::Backward` turn
+// where it fails, as do `Checkpoint` and its kin. `Trainer::Step` and `DataParallel::Backward` turn
 // it into the Status that it was.
 
 #include <cstdint>
