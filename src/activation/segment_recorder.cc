@@ -43,7 +43,7 @@ std::shared_ptr<SavedTensorPolicy> SegmentRecorder::Watch(int segment) {
 int SegmentRecorder::Open(std::string_view name) {
   if (depth_++ > 0 || IsRecomputing()) return -1;
   for (const Segment& segment : segments_) {
-    if (segment.name == name) twice_ = name;
+    if (segment.name == name && twice_.empty()) twice_ = name;
   }
   if (is_back_) return -1;  // a step has one backward
   segments_.emplace_back().name = name;
