@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 
@@ -25,9 +26,11 @@
 namespace {
 
 // What may be said on the command line, and what holds if it is not.
-std::map<std::string, std::string> options = {
-    {"--zero", "2"},          {"--activations", "0.5"}, {"--steps", "10"},
-    {"--size", "quickstart"}, {"--precision", "fp32"},  {"--data", "build/data/gcide"}};
+std::map<std::string, std::string> options = {{"--zero", "2"},
+                                              {"--activations", "0.5"},
+                                              {"--steps", "10"},
+                                              {"--size", "quickstart"},
+                                              {"--data", "build/data/gcide"}};
 
 /// Each block is a unit of ZeRO-3 inside of a segment of the plan: backward gathers it again, and
 /// computes it again if the plan says so.
@@ -36,11 +39,10 @@ at::Tensor Forward(ait::DataParallel& engine, ait::ActivationPlan& plan, GptImpl
   at::Tensor x = model.tok(tokens) + model.pos->weight.narrow(0, 0, tokens.size(1));
   for (std::size_t i = 0; i < model.blocks->size(); ++i) {
     const std::string name = "blocks." + std::to_string(i);
-    auto* block = model.blocks[i]->as<BlockImpl>();
-    const auto run = [&engine, name, block](const at::Tensor& in) {
-      return engine.Unit(name, [&] { return block->forward(in); });
+    const auto block = [&engine, name, part = model.blocks[i]->as<BlockImpl>()](at::Tensor in) {
+      return engine.Unit(name, [&] { return part->forward(in); });
     };
-    x = plan.Run(name, run, x);
+    x = plan.Run(name, block, x);
   }
   return model.head(model.ln(x));
 }
@@ -51,7 +53,6 @@ ait::Status Train() {
   const std::string& zero = options["--zero"];
   if (zero.size() != 1 || zero < "0" || zero > "3")
     return ait::InvalidArgumentError("--zero is ", zero, "; it must be 0, 1, 2 or 3");
-  AIT_ASSIGN_OR_RETURN(const ait::Precision precision, ait::PrecisionNamed(options["--precision"]));
   AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment(
                                        {.transport = ait::Automatic({.between = ait::Gloo()})}));
   at::set_num_threads(world->threads());
@@ -66,7 +67,6 @@ ait::Status Train() {
   Gpt model(*config);
   const ait::NamedTensors parameters = ait::NamedParameters(*model);
   const ait::DataParallelOptions layout{.zero_stage = static_cast<ait::ZeroStage>(zero[0] - '0'),
-                                        .precision = precision,
                                         .units = ait::UnitsUnder("blocks", parameters)};
   // Before there is an engine: what its buffers will take.
   AIT_ASSIGN_OR_RETURN(ait::TrainingSetup setup, ait::SetupOf(parameters, layout, world->size()));
@@ -91,14 +91,13 @@ ait::Status Train() {
   ait::MemoryPlanner planner(plan);
   AIT_RETURN_IF_ERROR(step());  // gradients and states are there from now on
   AIT_ASSIGN_OR_RETURN(const ait::StepProfile profile, planner.Measure(step, config->batch));
-  const double part = std::stod(options["--activations"]);
-  const ait::Bytes budget(static_cast<std::int64_t>(part * double(profile.peak_bytes)));
-  AIT_RETURN_IF_ERROR(planner.Choose(budget).status());
+  const double budget = std::atof(options["--activations"].c_str()) * double(profile.peak_bytes);
+  AIT_RETURN_IF_ERROR(planner.Choose(ait::Bytes(std::int64_t(budget))).status());
   setup.segments = profile.segments;
   setup.plan = planner.ActionsFor(profile);
   AIT_ASSIGN_OR_RETURN(const ait::MemoryPrediction prediction, ait::PredictMemory(setup));
 
-  for (int i = 2; i < std::stoi(options["--steps"]); ++i) AIT_RETURN_IF_ERROR(step());
+  for (int i = 2; i < std::atoi(options["--steps"].c_str()); ++i) AIT_RETURN_IF_ERROR(step());
   AIT_ASSIGN_OR_RETURN(const ait::PlanOutcome outcome, planner.Check(step));
   if (world->rank() != ait::Rank(0)) return ait::OkStatus();
   ait::MemoryParts measured = ait::PartsOf(engine->Memory());
@@ -112,8 +111,16 @@ ait::Status Train() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i + 1 < argc && options.contains(argv[i]); i += 2) options[argv[i]] = argv[i + 1];
-  const ait::Status status = Train();
+  ait::Status status;
+  for (int i = 1; i < argc && status.ok(); i += 2) {
+    if (i + 1 == argc || !options.contains(argv[i])) {
+      status = ait::InvalidArgumentError(
+          "usage: plan [--zero N] [--activations PART] [--steps N] [--size NAME] [--data DIR]");
+    } else {
+      options[argv[i]] = argv[i + 1];
+    }
+  }
+  if (status.ok()) status = Train();
   if (!status.ok()) std::fprintf(stderr, "plan: %s\n", ait::Message(status).c_str());
   return status.ok() ? 0 : 1;
 }

@@ -59,5 +59,10 @@ TEST_F(PlanExample, RefusesABudgetThatCannotBeKept) {
   Run({"--activations", "0.01"}).ExpectExit(1, "is below the least that is possible");
 }
 
+TEST_F(PlanExample, ExplainsWhatItDoesNotUnderstand) {
+  Run({"--zreo", "3"}).ExpectExit(1, "usage: plan");
+  Run({"--zero", "4"}).ExpectExit(1, "--zero is 4; it must be 0, 1, 2 or 3");
+}
+
 }  // namespace
 }  // namespace ait
