@@ -30,6 +30,15 @@ struct Seen {
   MemoryUse device;
 };
 
+/// A function that throws does not know.
+MemoryUse Ask(const MemorySource& source) {
+  try {
+    return source ? source() : MemoryUse();
+  } catch (...) {
+    return {};
+  }
+}
+
 /// Later sight of the same stretch.
 void Merge(MemoryUse& use, const MemoryUse& later) {
   use.now = later.now;
@@ -159,8 +168,8 @@ class MemoryPhases::Impl {
   Seen Look() {
     Seen seen;
     seen.resident = gauge_.Read();
-    if (options_.live) seen.live = options_.live();
-    if (options_.device) seen.device = options_.device();
+    seen.live = Ask(options_.live);
+    seen.device = Ask(options_.device);
     return seen;
   }
 

@@ -30,12 +30,19 @@ std::string TextOf(const c10::Error& error) {
   return text;
 }
 
-// "… you tried to allocate 4096 bytes …" of the CPU, "Tried to allocate 2.00 GiB. …" of a device.
-std::optional<Bytes> AskedIn(std::string_view text) {
-  constexpr std::string_view kBefore = "ried to allocate ";
-  const std::size_t at = text.find(kBefore);
+// libtorch's devices say "CUDA out of memory. …"; a resource of ours in its place says otherwise.
+bool SaysDevice(std::string_view text) {
+  for (const std::string_view device : {"CUDA out", "HIP out", "XPU out", "MPS backend out"}) {
+    if (text.find(device) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// The number of bytes after `before`, such as "4096 bytes" or "2.00 GiB".
+std::optional<Bytes> BytesAfter(std::string_view text, std::string_view before) {
+  const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return std::nullopt;
-  text.remove_prefix(at + kBefore.size());
+  text.remove_prefix(at + before.size());
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return std::nullopt;
@@ -45,6 +52,15 @@ std::optional<Bytes> AskedIn(std::string_view text) {
   for (const auto& [unit, size] : kUnits) {
     const double bytes = number * size;
     if (text.starts_with(unit) && bytes < 0x1p63) return Bytes(static_cast<std::int64_t>(bytes));
+  }
+  return std::nullopt;
+}
+
+// "libtorch asked for 4096 bytes: …" of a resource, "… you tried to allocate 4096 bytes …" of the
+// CPU, "Tried to allocate 2.00 GiB. …" of a device.
+std::optional<Bytes> AskedIn(std::string_view text) {
+  for (const std::string_view before : {"asked for ", "ried to allocate ", "cannot allocate "}) {
+    if (const auto asked = BytesAfter(text, before)) return asked;
   }
   return std::nullopt;
 }
@@ -64,10 +80,9 @@ StatusCode CodeOf(const c10::Error& error) {
 
 Status StatusOf(const c10::Error& error) {
   const std::string text = TextOf(error);
-  const bool on_device = dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
-  if (on_device || SaysOutOfMemory(text)) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || SaysOutOfMemory(text)) {
     return WithRefusal(ResourceExhaustedError(text),
-                       {.on_device = on_device, .asked = AskedIn(text)});
+                       {.on_device = SaysDevice(text), .asked = AskedIn(text)});
   }
   return MakeStatus(CodeOf(error), {text});
 }

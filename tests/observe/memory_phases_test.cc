@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -74,7 +75,8 @@ TEST(MemoryPhases, EachPhaseHasWhatItBeganAndEndedWith) {
 }
 
 TEST(MemoryPhases, WhatNobodyTellsIsUnknownAndNotZero) {
-  MemoryPhases phases({.proc = "/nowhere"});
+  MemoryPhases phases(
+      {.live = []() -> MemoryUse { throw std::runtime_error("who knows"); }, .proc = "/nowhere"});
   phases.Begin(MemoryPhase::kForward);
   const StepMemory step = phases.EndStep();
   for (const MemoryLevel& level :

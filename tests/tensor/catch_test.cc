@@ -73,6 +73,14 @@ TEST(CatchAsStatus, OutOfMemoryTellsWhatWasAskedForAndWhere) {
   EXPECT_TRUE(device->on_device);
   EXPECT_EQ(device->asked, MiB(2560));
 
+  const auto resource = refusal([] {
+    TORCH_CHECK_WITH(OutOfMemoryError, false,
+                     "libtorch asked for 4096 bytes: cannot map 2 MiB: no room");
+  });
+  ASSERT_TRUE(resource.has_value());
+  EXPECT_FALSE(resource->on_device);
+  EXPECT_EQ(resource->asked, Bytes(4096));
+
   const auto unknown = refusal([] { throw std::bad_alloc(); });
   ASSERT_TRUE(unknown.has_value());
   EXPECT_FALSE(unknown->asked.has_value());

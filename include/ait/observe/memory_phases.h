@@ -51,7 +51,7 @@ inline constexpr std::size_t kMemoryPhaseCount = 6;
 /// "load", "forward", "backward", "communication", "optimizer", "checkpoint".
 std::string_view Name(MemoryPhase phase);
 
-/// What a function of the program tells of memory that it counts.
+/// What a function of the program tells of memory that it counts. One that throws does not know.
 struct MemoryUse {
   std::optional<Bytes> now;
   std::optional<Bytes> peak;  // the most since the function was last asked

@@ -17,7 +17,7 @@
 // File cache that can be dropped does not count as used, as in ait/topology/budget.h. What cannot be
 // read does not limit.
 //
-// **Cost.** `Read` reads about ten small files: 20 to 100 microseconds.
+// **Cost.** `Read` reads about ten small files: about 100 microseconds.
 // **Thread-safety.** One thread at a time.
 
 #include <cstdint>
