@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/runtime/trainer.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "ait/checkpoint/weights.h"
 #include "ait/optim/parameter_groups.h"
 #include "ait/parallel/whole_parameters.h"
+#include "base/memory_refusal.h"
 #include "parallel/hash_internal.h"
 #include "runtime/agree_internal.h"
 #include "runtime/trainer_impl.h"
@@ -61,6 +63,25 @@ std::uint64_t Fingerprint(const TrainerOptions& options, const Optimizer& optimi
       .value();
 }
 
+/// What peers that miss this rank are told.
+const char* NoteOf(MemoryPhase phase) {
+  switch (phase) {
+    case MemoryPhase::kLoad:
+      return "data";
+    case MemoryPhase::kForward:
+      return "forward";
+    case MemoryPhase::kBackward:
+      return "backward";
+    case MemoryPhase::kCommunication:
+      return "reduce";
+    case MemoryPhase::kOptimizer:
+      return "update";
+    case MemoryPhase::kCheckpoint:
+      return "checkpoint";
+  }
+  return "";
+}
+
 std::vector<ParameterSegment> SegmentsOf(const FlatLayout& layout) {
   std::vector<ParameterSegment> segments;
   for (const ParameterInfo& info : layout.parameters())
@@ -74,6 +95,12 @@ Trainer::Impl::Impl(DataParallel& given_engine, const Optimizer& optimizer,
                     TrainerOptions given_options)
     : engine(given_engine),
       options(std::move(given_options)),
+      watch(engine, {.options = &options.memory,
+                     .log = options.log,
+                     .clock = options.clock,
+                     .optimizer = internal::KindOf(optimizer),
+                     .state = internal::StateFormatOf(optimizer),
+                     .micro_steps = std::max(options.accumulate, 1)}),
       learning_rate_(optimizer.learning_rate()),
       fingerprint_(Fingerprint(options, optimizer)),
       progress_(is_first() ? options.progress : ProgressOptions{}) {
@@ -97,7 +124,12 @@ Status Trainer::Impl::Prepare(const Optimizer& optimizer) {
   if (parameters_are_fp16_ || options.autocast == DType::kFloat16)  // the rest is seen in forward
     AIT_RETURN_IF_ERROR(CheckScaling(options.autocast == DType::kFloat16));
   AIT_RETURN_IF_ERROR(CheckSelection(optimizer.groups(), SegmentsOf(engine.layout())));
-  AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
+  {
+    const MemoryLabel label("optimizer");
+    watch.Begin(MemoryPhase::kOptimizer, place()).IgnoreError();
+    AIT_RETURN_IF_ERROR(engine.SetOptimizer(optimizer));
+    watch.Begin(MemoryPhase::kLoad, place()).IgnoreError();
+  }
   if (options.directory.empty() || !is_first()) return OkStatus();
   AIT_RETURN_IF_ERROR(
       Annotate(MakeDirectoryDurably(options.directory), "cannot make the run's directory"));
@@ -112,12 +144,19 @@ Status Trainer::Impl::End(Status reason) {
   return status;
 }
 
+Status Trainer::Impl::Enter(MemoryPhase phase) {
+  engine.communicator()->Note(step + 1, NoteOf(phase));
+  return watch.Begin(phase, place());
+}
+
 Status Trainer::Impl::Fail(const Status& reason) {
-  if (!engine.status().ok()) return End(reason);
-  const Status located = Annotate(AtStep(reason), StrCat("rank ", engine.communicator()->rank()));
+  const Status explained = watch.Explain(reason, place());
+  if (!engine.status().ok()) return End(watch.WithReport(explained));
+  const Status located =
+      Annotate(AtStep(explained), StrCat("rank ", engine.communicator()->rank()));
   // The engine knows all groups that peers may wait in. A lone rank may try again.
   if (engine.communicator()->size().value() > 1) engine.Abort(located);
-  return End(located);
+  return End(watch.WithReport(located));
 }
 
 void Trainer::Impl::DiscardOpenStep() {
@@ -133,8 +172,11 @@ NamedTensors Trainer::Impl::Weights() const {
 }
 
 Status Trainer::Impl::Agree(const Status& local, const char* what) {
-  return internal::AgreeOnStatus(*engine.communicator(), local,
-                                 {.timeout = options.save_timeout, .label = what});
+  const Status explained = watch.Explain(local, place());
+  const Status agreed = internal::AgreeOnStatus(*engine.communicator(), explained,
+                                                {.timeout = options.save_timeout, .label = what});
+  const auto refusal = internal::RefusalOf(explained);
+  return refusal ? watch.WithReport(internal::WithRefusal(agreed, *refusal)) : agreed;
 }
 
 Status Trainer::Impl::Observe(double metric) {
@@ -191,6 +233,18 @@ Trainer::~Trainer() = default;
 
 bool Trainer::done() const { return impl_->done(); }
 std::int64_t Trainer::step() const { return impl_->step; }
+const StepMemory* Trainer::memory() const {
+  const std::optional<StepMemory>& memory = impl_->watch.last_step();
+  return memory ? &*memory : nullptr;
+}
+const OutOfMemoryReport* Trainer::out_of_memory() const {
+  const std::optional<OutOfMemoryReport>& report = impl_->watch.report();
+  return report ? &*report : nullptr;
+}
+Status Trainer::ExplainOutOfMemory(const Status& error) {
+  const Status explained = impl_->watch.Explain(error, impl_->place());
+  return impl_->watch.WithReport(explained);
+}
 std::int64_t Trainer::updates() const { return impl_->updates; }
 const Status& Trainer::status() const { return impl_->status; }
 const Status& Trainer::metrics_status() const { return impl_->metrics_status; }
@@ -210,34 +264,48 @@ StatusOr<StepResult> Trainer::RunStep(const Forward& forward) {
 }
 
 Status Trainer::Save(const std::string& path) {
-  impl_->Note("checkpoint");
-  if (!impl_->engine.buffers().empty() && impl_->engine.communicator()->size().value() > 1)
-    AIT_RETURN_IF_ERROR(impl_->engine.BroadcastBuffers());
-  AIT_ASSIGN_OR_RETURN(const WholeParameters whole, impl_->engine.GatherFull());
-  Status saved;
-  if (impl_->is_first()) {
-    const std::string& directory = impl_->options.directory;
-    if (path.empty() && directory.empty()) {
-      saved = InvalidArgumentError("Save has no path, and the trainer no directory");
-    } else {
-      saved =
-          SaveWeights(path.empty() ? directory + "/weights.safetensors" : path, impl_->Weights());
-    }
-  }
-  saved = impl_->Agree(saved, "weights saved");
-  impl_->Note("data");
-  return saved;
+  return impl_->InCheckpoint([&] { return impl_->Save(path); });
 }
 
 Status Trainer::Load(const std::string& path) {
   AIT_RETURN_IF_ERROR(impl_->status);
-  const NamedTensors weights = impl_->Weights();
-  AIT_ASSIGN_OR_RETURN(WholeParameters whole, impl_->engine.GatherFull());
-  AIT_RETURN_IF_ERROR(impl_->Agree(CheckWeights(path, weights), "weights fit"));
-  const Status loaded = impl_->Agree(LoadWeights(path, weights).status(), "weights loaded");
+  return impl_->InCheckpoint([&] { return impl_->Load(path); });
+}
+
+Status Trainer::Impl::InCheckpoint(const std::function<Status()>& body) {
+  Status done = internal::CatchAsStatus([&] {
+    const MemoryLabel label("checkpoint");
+    Enter(MemoryPhase::kCheckpoint).IgnoreError();  // which fails in steps alone
+    return body();
+  });
+  done = watch.WithReport(watch.Explain(done, place()));
+  internal::CatchAsStatus([&] { return Enter(MemoryPhase::kLoad); }).IgnoreError();
+  return done;
+}
+
+Status Trainer::Impl::Save(const std::string& path) {
+  if (!engine.buffers().empty() && engine.communicator()->size().value() > 1)
+    AIT_RETURN_IF_ERROR(engine.BroadcastBuffers());
+  AIT_ASSIGN_OR_RETURN(const WholeParameters whole, engine.GatherFull());
+  Status saved;
+  if (is_first()) {
+    if (path.empty() && options.directory.empty()) {
+      saved = InvalidArgumentError("Save has no path, and the trainer no directory");
+    } else {
+      saved =
+          SaveWeights(path.empty() ? options.directory + "/weights.safetensors" : path, Weights());
+    }
+  }
+  return Agree(saved, "weights saved");
+}
+
+Status Trainer::Impl::Load(const std::string& path) {
+  const NamedTensors weights = Weights();
+  AIT_ASSIGN_OR_RETURN(WholeParameters whole, engine.GatherFull());
+  AIT_RETURN_IF_ERROR(Agree(CheckWeights(path, weights), "weights fit"));
+  const Status loaded = Agree(LoadWeights(path, weights).status(), "weights loaded");
   // Some ranks may have other weights now than the rest.
-  if (!loaded.ok())
-    return impl_->End(Annotate(loaded, "the run has ended while weights were read"));
+  if (!loaded.ok()) return End(Annotate(loaded, "the run has ended while weights were read"));
   return whole.Keep();
 }
 

@@ -6,6 +6,7 @@
 // its report in trainer_report.cc.
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,7 @@
 #include "ait/observe/metrics_log.h"
 #include "ait/parallel/data_parallel.h"
 #include "ait/runtime/trainer.h"
+#include "runtime/memory_watch_internal.h"
 
 namespace ait::inline v0 {
 
@@ -39,13 +41,21 @@ class Trainer::Impl {
   TrainerState state() const;
   Status set_state(const TrainerState& state);
 
+  Status Save(const std::string& path);
+  Status Load(const std::string& path);
+  /// Runs `body` as the phase of saving and loading; errors about memory are explained.
+  Status InCheckpoint(const std::function<Status()>& body);
+
   NamedTensors Weights() const;
   Status Agree(const Status& status, const char* what);
-  /// Says to the peers, which may miss this rank, what it does.
-  void Note(const char* phase) { engine.communicator()->Note(step + 1, phase); }
+  /// Tells the peers, which may miss this rank, and the watch on memory what comes now.
+  /// **Errors.** Those of the watch.
+  Status Enter(MemoryPhase phase);
+  internal::StepPlace place() const { return {.step = step + 1, .micro_step = micro_step_ + 1}; }
 
   DataParallel& engine;
   const TrainerOptions options;
+  internal::MemoryWatch watch;
   Status status;
   Status metrics_status;
   std::int64_t step = 0;
@@ -71,6 +81,7 @@ class Trainer::Impl {
   StatusOr<Rate> RateOfStep() const;
   std::uint64_t MustAgree(double learning_rate) const;
   StepOptions UpdateOptions(const GradientSummary& summary, double factor) const;
+  StatusOr<GradientSummary> FinishGradients(const StepInput& input);
   StatusOr<StepResult> FinishStep(const GradientSummary& summary, const Rate& rate);
   /// What the loss scaler makes of a step: its limit of skips is an error.
   Status MoveScale(const GradientSummary& summary);
@@ -78,8 +89,6 @@ class Trainer::Impl {
   Status AfterSkip(const GradientSummary& summary, const Status& scaled);
 
   StepMetrics Measure(const GradientSummary& summary, double learning_rate, double loss_scale);
-  /// Resident memory, read at most four times a second.
-  std::optional<Bytes> HostMemory(Time now);
   void Report(const StepMetrics& metrics);
 
   double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
@@ -101,8 +110,6 @@ class Trainer::Impl {
 
   std::optional<Time> begin_;    // of the first step
   std::int64_t first_step_ = 0;  // of this run: the one before it
-  Time next_memory_{};
-  std::optional<Bytes> memory_;
   std::int64_t skipped_ = 0;
   std::int64_t skipped_in_a_row_ = 0;
   bool stopped_ = false;

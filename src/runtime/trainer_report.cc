@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ait/observe/process_memory.h"
 #include "runtime/trainer_impl.h"
 
 namespace ait::inline v0 {
@@ -31,7 +30,6 @@ StepMetrics Trainer::Impl::Measure(const GradientSummary& summary, double learni
                       .learning_rate = learning_rate,
                       .gradient_norm = summary.norm,
                       .step_time = step_time,
-                      .host_memory = HostMemory(now),
                       .elapsed = now - *begin_,
                       .skipped_steps = skipped_,
                       .counters = {{"tokens", summary.count},
@@ -47,6 +45,7 @@ StepMetrics Trainer::Impl::Measure(const GradientSummary& summary, double learni
       metrics.counters.emplace_back("compression_error_ppm", std::llround(error * 1e6));
     }
   }
+  watch.EndStep(metrics);
   if (scaler_) metrics.loss_scale = loss_scale;
   if (options.steps_per_epoch) metrics.epoch = static_cast<double>(step) / *options.steps_per_epoch;
   if (step_time > Duration::zero()) {
@@ -59,14 +58,6 @@ StepMetrics Trainer::Impl::Measure(const GradientSummary& summary, double learni
     metrics.remaining = Remaining(now - *begin_, options.progress_fraction());
   }
   return metrics;
-}
-
-std::optional<Bytes> Trainer::Impl::HostMemory(Time now) {
-  if (now >= next_memory_) {
-    memory_ = ReadProcessMemory().resident;
-    next_memory_ = now + std::chrono::milliseconds(250);
-  }
-  return memory_;
 }
 
 void Trainer::Impl::Report(const StepMetrics& metrics) {

@@ -44,23 +44,28 @@ StatusOr<StepResult> Trainer::Impl::RunStep(const Forward& forward,
   const bool is_last = micro_step_ + 1 == options.accumulate;
   AIT_RETURN_IF_ERROR(RunMicroStep(forward, is_last));
   ++micro_step_;
-  if (!is_last) Note("data");
-  if (!is_last) return StepResult{.outcome = StepOutcome::kAccumulated, .metrics = {.step = step}};
+  if (!is_last) {
+    AIT_RETURN_IF_ERROR(Enter(MemoryPhase::kLoad));
+    return StepResult{.outcome = StepOutcome::kAccumulated, .metrics = {.step = step}};
+  }
 
   AIT_ASSIGN_OR_RETURN(const Rate rate, RateOfStep());
   const std::uint64_t request = stop_requested.load(std::memory_order_relaxed) ? 1 : 0;
-  Note("reduce");
-  const auto summary = engine.FinishGradients({.count = count_,
-                                               .loss_sum = loss_sum_,
-                                               .loss_scale = loss_scale(),
-                                               .norm = options.norm,
-                                               .must_agree = MustAgree(rate.learning_rate),
-                                               .requests = request});
+  AIT_RETURN_IF_ERROR(Enter(MemoryPhase::kCommunication));
+  const auto summary = FinishGradients({.count = count_,
+                                        .loss_sum = loss_sum_,
+                                        .loss_scale = loss_scale(),
+                                        .norm = options.norm,
+                                        .must_agree = MustAgree(rate.learning_rate),
+                                        .requests = request});
   if (!summary.ok()) return engine.status().ok() ? End(AtStep(summary.status())) : summary.status();
-  Note("update");
-  auto result = FinishStep(*summary, rate);
-  Note("data");  // of the next step: what the program does until it calls again
-  return result;
+  AIT_RETURN_IF_ERROR(Enter(MemoryPhase::kOptimizer));
+  return FinishStep(*summary, rate);
+}
+
+StatusOr<GradientSummary> Trainer::Impl::FinishGradients(const StepInput& input) {
+  const MemoryLabel label("communication");
+  return engine.FinishGradients(input);
 }
 
 Status Trainer::Impl::AtStep(const Status& reason) const {
@@ -101,6 +106,7 @@ Status Trainer::Impl::CheckScaling(bool autocast_is_fp16) {
 }
 
 StatusOr<std::int64_t> Trainer::Impl::RunForward(const Forward& forward, at::Tensor& sum) {
+  const MemoryLabel label("forward");
   const bool outer_is_fp16 = Autocast::Current() == DType::kFloat16;
   const std::int64_t before = Autocast::opened(DType::kFloat16);
   std::optional<Autocast> scope;
@@ -114,10 +120,10 @@ StatusOr<std::int64_t> Trainer::Impl::RunForward(const Forward& forward, at::Ten
 }
 
 Status Trainer::Impl::RunMicroStep(const Forward& forward, bool is_last) {
+  AIT_RETURN_IF_ERROR(Enter(MemoryPhase::kForward));
   step_is_open_ = true;
   AIT_RETURN_IF_ERROR(engine.BeginMicroStep(is_last ? MicroStep::kLast : MicroStep::kAccumulate));
   at::Tensor sum;
-  Note("forward");
   AIT_ASSIGN_OR_RETURN(const std::int64_t count, RunForward(forward, sum));
   AIT_RETURN_IF_ERROR(CheckLoss(sum, count));
   const auto value = internal::CatchAsStatus([&] { return sum.item<double>(); });
@@ -128,7 +134,8 @@ Status Trainer::Impl::RunMicroStep(const Forward& forward, bool is_last) {
     AIT_RETURN_IF_ERROR(
         internal::CatchAsStatus([&] { sum = sum.to(at::kFloat).mul(loss_scale()); }));
   }
-  Note("backward");
+  AIT_RETURN_IF_ERROR(Enter(MemoryPhase::kBackward));
+  const MemoryLabel label("backward");
   return engine.Backward(sum);
 }
 
@@ -148,6 +155,7 @@ StepOptions Trainer::Impl::UpdateOptions(const GradientSummary& summary, double 
 StatusOr<StepResult> Trainer::Impl::FinishStep(const GradientSummary& summary, const Rate& rate) {
   const bool finite = summary.finite && summary.loss_not_finite < 0;
   if (finite) {
+    const MemoryLabel label("optimizer");
     AIT_RETURN_IF_ERROR(engine.Update(UpdateOptions(summary, rate.factor)));
   } else {
     AIT_RETURN_IF_ERROR(engine.Discard());
@@ -158,6 +166,8 @@ StatusOr<StepResult> Trainer::Impl::FinishStep(const GradientSummary& summary, c
   ++step;
   if (finite) ++updates;
   stopped_ = summary.requests != 0;
+  // What the program does until it calls again. Limits are looked at, and fail no load.
+  Enter(MemoryPhase::kLoad).IgnoreError();
   if (!finite) ++skipped_;
   skipped_in_a_row_ = finite ? 0 : skipped_in_a_row_ + 1;
   const double scale = loss_scale();

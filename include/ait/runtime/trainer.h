@@ -50,6 +50,7 @@
 #include "ait/optim/optimizer.h"
 #include "ait/optim/plateau.h"
 #include "ait/optim/schedule.h"
+#include "ait/runtime/out_of_memory.h"
 #include "ait/runtime/trainer_state.h"
 
 namespace at {
@@ -106,7 +107,10 @@ struct TrainerOptions {
   std::function<double()> progress_fraction;
   /// How long ranks wait for rank 0 to save.
   std::chrono::milliseconds save_timeout = std::chrono::minutes(30);
-  LogSink* log = nullptr;  // rank 0 tells of skipped steps and of metrics that cannot be written
+  /// Memory by phase, its limits, and what an error about it says (ait/runtime/out_of_memory.h).
+  MemoryWatchOptions memory = {};
+  /// Rank 0 tells of skipped steps and of metrics that cannot be written, every rank of its memory.
+  LogSink* log = nullptr;
   Clock* clock = &SystemClock();
 };
 
@@ -154,6 +158,14 @@ class Trainer {
   /// Ok, or why the newest line of metrics.jsonl could not be written. Training goes on, and every
   /// step tries again.
   const Status& metrics_status() const;
+
+  /// What the last whole step took, by phase; null before the first has ended.
+  const StepMemory* memory() const;
+  /// The report of the last error about memory on this rank; null if there was none.
+  const OutOfMemoryReport* out_of_memory() const;
+  /// An error of the program's own, such as the data set's, with a report before it if it is about
+  /// memory, as those of `Step` have; else the error as it is.
+  Status ExplainOutOfMemory(const Status& error);
 
   /// Asks for a stop: at the end of the current step all ranks are told, and then `done` is true on
   /// all of them at the same step. **Thread-safety.** From any thread, and from a signal handler of
