@@ -17,7 +17,7 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-std::string Run(const std::string& program, std::vector<std::string> args, int code = 0) {
+std::string RunProgram(const std::string& program, std::vector<std::string> args, int code = 0) {
   const ait::testing::Exit exit =
       Process::Spawn(
           {.program = program, .args = std::move(args), .timeout = std::chrono::seconds(200)})
@@ -37,17 +37,17 @@ void ExpectWhole(const std::string& output) {
 }
 
 TEST(MemoryExample, AloneAndAsRanks) {
-  const std::string alone = Run(AIT_MEMORY, {});
+  const std::string alone = RunProgram(AIT_MEMORY, {});
   ExpectWhole(alone);
   EXPECT_THAT(alone, ContainsRegex("\n  model: [0-9]+ bytes in "));
-  ExpectWhole(Run(AIT_PROGRAM, {"run", "-n", "2", "--no-prefix", "--", AIT_MEMORY}));
+  ExpectWhole(RunProgram(AIT_PROGRAM, {"run", "-n", "2", "--no-prefix", "--", AIT_MEMORY}));
 }
 
 TEST(MemoryExample, TakesTheNodeThatIsAskedFor) {
   const int node = ReadBudget().value().memory_nodes->value.front();
-  EXPECT_THAT(Run(AIT_MEMORY, {std::to_string(node)}),
+  EXPECT_THAT(RunProgram(AIT_MEMORY, {std::to_string(node)}),
               HasSubstr("numa(preferred, node " + std::to_string(node) + ")"));
-  EXPECT_THAT(Run(AIT_MEMORY, {"999"}, 1), HasSubstr("999"));
+  EXPECT_THAT(RunProgram(AIT_MEMORY, {"999"}, 1), HasSubstr("999"));
 }
 
 }  // namespace
