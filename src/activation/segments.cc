@@ -32,6 +32,7 @@ SegmentCall::SegmentCall(ActivationPlan& plan, std::string_view name)
       CheckpointOptions{.name = std::string(name),
                         .determinism = options.determinism,
                         .preserve_random_state = options.preserve_random_state,
+                        .keep = options.keep,
                         .counters = options.counters});
 }
 

@@ -50,6 +50,7 @@ struct ActivationPlanOptions {
   Determinism determinism = Determinism::kMetadata;
   bool preserve_random_state = true;
   std::shared_ptr<CheckpointCounters> counters = nullptr;
+  std::vector<std::string> keep = {};  // operators whose results are kept (keep.h)
   /// What happens to saved tensors of segments with kOffload: offload or compression. Null: that
   /// action keeps them.
   std::shared_ptr<SavedTensorPolicy> offload = nullptr;
