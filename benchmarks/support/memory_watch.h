@@ -107,14 +107,26 @@ class TensorMemory {
   /// Calls `function` and returns the most bytes that were live at once, beyond those before.
   template <typename Function>
   static std::int64_t PeakOf(const Function& function) {
+    return Count(function)->peak;
+  }
+  /// The same, of the bytes that are live when it returns.
+  template <typename Function>
+  static std::int64_t LiveAfter(const Function& function) {
+    return Count(function)->live;
+  }
+
+ private:
+  struct Counter;
+
+  template <typename Function>
+  static std::shared_ptr<Counter> Count(const Function& function) {
     const auto counter = std::make_shared<Counter>();
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
     function();
     const std::lock_guard lock(counter->mutex);
-    return counter->peak;
+    return counter;
   }
 
- private:
   struct Counter final : c10::MemoryReportingInfoBase {
     void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
                            c10::Device) override {

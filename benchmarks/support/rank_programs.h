@@ -45,15 +45,21 @@ class CollectedOutput final : public RankOutput {
   std::map<int, std::string> text_;
 };
 
-/// Runs `command` as two ranks of one thread each, unbound as the peers are. A peer's script takes
-/// RankPort::kFree.
+/// How many ranks a program runs as, and of how many threads each.
+struct RankCount {
+  WorldSize ranks = WorldSize(2);
+  int threads = 1;
+};
+
+/// Runs `command` as ranks, unbound as the peers are. A peer's script takes RankPort::kFree.
 inline std::vector<nlohmann::json> RunRanks(std::vector<std::string> command,
-                                            RankPort port = RankPort::kInherited) {
+                                            RankPort port = RankPort::kInherited,
+                                            RankCount count = {}) {
   CollectedOutput output;
   auto launcher = ThrowOnError(Launcher::Create({.command = std::move(command),
-                                                 .world_size = WorldSize(2),
+                                                 .world_size = count.ranks,
                                                  .binding = CpuBinding::kNone,
-                                                 .threads = 1,
+                                                 .threads = count.threads,
                                                  .output = &output,
                                                  .port = port}));
   ThrowOnError(ThrowOnError(launcher.Run()).status);
