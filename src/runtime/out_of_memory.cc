@@ -166,8 +166,10 @@ std::string OutOfMemoryReport::Describe() const {
     AddLine(text, "model", states);
   AddHolders(text, *this);
   if (!growth.empty()) AddLine(text, "growth", growth);
+  const bool grows = !growth.empty() && !remedies.empty();
+  if (grows) AddLine(text, "try", "first end the growth: what follows only puts off the end");
   if (remedies.empty()) AddLine(text, "try", "a smaller model, more ranks or more memory");
-  AddList(text, "try", remedies,
+  AddList(text, grows ? "" : "try", remedies,
           [this](const Remedy& remedy) { return RemedyText(remedy, missing.has_value()); });
   if (missing && !remedies.empty()) {
     AddLine(text, "",
