@@ -15,7 +15,9 @@ namespace {
 std::atomic<ait::Trainer*> trainer_of_rank_zero = nullptr;
 
 ait::Status Train(ait::testing::ToyRank& rank, const char* directory, bool saves_often) {
-  ait::Trainer trainer(*rank.engine, ait::Sgd{}, {.directory = directory});
+  ait::TrainerOptions options;
+  options.directory = directory;
+  ait::Trainer trainer(*rank.engine, ait::Sgd{}, options);
   if (rank.rank() == 0) {
     trainer_of_rank_zero = &trainer;
     std::signal(SIGINT, [](int) { trainer_of_rank_zero.load()->RequestStop(); });
