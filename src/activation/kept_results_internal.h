@@ -27,34 +27,44 @@ class KeptResults {
   KeptResults(std::string segment, std::vector<std::string> operators,
               std::vector<at::Generator> generators);
 
-  /// Whether forward has kept anything.
-  bool empty() const { return entries_.empty(); }
   std::int64_t bytes() const { return bytes_; }
-  bool Wants(const c10::OperatorHandle& operation) const;
   bool has_operators() const { return !operators_.empty(); }
 
-  /// Runs an operation of forward and keeps its results.
+  /// Forward: runs an operation, and keeps its results if they are wanted and new memory.
   void Record(const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
-              torch::jit::Stack* stack);
-  /// Gives the results of operation `number`, or runs it if they were not kept.
-  void Replay(std::size_t number, const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
-              torch::jit::Stack* stack) const;
-  /// The tensors that an operation changes in place are not kept any more.
-  void Forget(const c10::OperatorHandle& operation, const torch::jit::Stack& stack);
+              torch::jit::Stack* stack, bool in_scope);
+  /// Runs an operation again, or gives the results that were kept. `next` is the place in them.
+  void Replay(std::size_t& next, const c10::OperatorHandle& operation, c10::DispatchKeySet keys,
+              torch::jit::Stack* stack, bool in_scope) const;
+  /// After the last operation that the handler sees: what changed up to here was seen.
+  void RenewVersions();
 
  private:
+  /// An operation whose results are kept, or one that has changed such results in place before
+  /// anything has read them: then the changed ones are kept, and it is left out as well.
   struct Entry {
     std::string operation;
-    bool is_kept = true;
+    bool is_kept = true;    // false: it runs again after all
+    std::size_t owner = 0;  // of an operation in place: the entry with the results
+    bool is_in_place = false;
+    bool is_read = false;  // by an operation since
     std::vector<c10::IValue> results;
-    std::vector<SavedVersion> versions;  // of the tensors in results
+    std::vector<SavedVersion> versions;  // of the tensors in results, and of what else shares them
     std::optional<RandomState> random;   // after an operation that draws
   };
+  bool Wants(const c10::OperatorHandle& operation, bool in_scope) const;
+  Entry* EntryWith(const at::Tensor& tensor);
+  const Entry* EntryWith(const at::Tensor& tensor) const;
+  void Keep(const c10::OperatorHandle& operation, const torch::jit::Stack& stack);
+  bool KeepChanged(const c10::OperatorHandle& operation, const torch::jit::Stack& stack);
+  void Forget(Entry& entry);
+
   const std::string segment_;
   const std::vector<std::string> operators_;
   const std::vector<at::Generator> generators_;
   std::vector<Entry> entries_;
   std::int64_t bytes_ = 0;
+  std::optional<std::size_t> changed_;  // an entry whose counters will run after the handler
 };
 
 /// The segment that this thread runs, for the handler.

@@ -27,6 +27,8 @@ class SavedVersion {
   std::uint32_t saved() const { return saved_; }
   std::uint32_t now() const { return counter_.current_version(); }
   bool changed() const { return now() != saved_; }
+  /// As if it were saved now.
+  void Renew() { saved_ = now(); }
 
   /// `sizes` and `type` are for the message.
   void Check(at::IntArrayRef sizes, at::ScalarType type) const {

@@ -148,15 +148,46 @@ TEST(Keep, NestsInSegments) {
   ExpectSame(plain, Train(block, [&] { return Checkpoint(outer, Input()); }));
 }
 
-TEST(Keep, ChangesInPlaceInsideOfTheScopeAreComputedAgain) {
+TEST(Keep, ChangesInPlaceInsideOfTheScopeAreKeptToo) {
+  const Block block;
+  // As torch::nn::Linear computes three dimensions: a product, a view that is none, a sum in place.
+  const auto linear = [&block](const at::Tensor& x) {
+    return at::matmul(x.view({2, 3, 16}), block.up.t()).add_(block.bias);
+  };
+  for (const bool by_operator : {false, true}) {
+    const auto function = [linear, by_operator](const at::Tensor& x) {
+      const at::Tensor y = by_operator ? linear(x) : Keep(linear, x).relu_();
+      return y.sin().sum();
+    };
+    const auto plain = Train(block, [&] { return function(Input()); });
+    const auto counters = std::make_shared<CheckpointCounters>();
+    if (!by_operator) {  // relu_ is outside of the scope
+      const at::Tensor loss = Checkpoint(function, Input());
+      EXPECT_THROW(loss.backward(), StatusException);
+      continue;
+    }
+    const CheckpointOptions options{.keep = MatrixProducts(), .counters = counters};
+    const auto kept = Train(block, [&] { return Checkpoint(options, function, Input()); });
+    for (const std::size_t i : {0, 1, 3}) EXPECT_TRUE(at::equal(plain[i], kept[i])) << i;
+    EXPECT_EQ(counters->kept_bytes, 6 * 32 * 4);
+    const at::Tensor loss = Checkpoint(options, function, Input());
+    loss.backward({}, true);
+    loss.backward();
+    const at::Tensor twice = block.bias.grad();
+    EXPECT_TRUE(at::equal(twice, plain[1] * 2));
+    block.TakeGradients();
+  }
+}
+
+TEST(Keep, WhatIsReadAndThenChangedInPlaceIsComputedAgain) {
   const Block block;
   const auto function = [&block](const at::Tensor& x) {
-    const at::Tensor y = Keep([&] {
-      at::Tensor h = at::linear(x, block.up);
-      h.add_(block.bias);
-      return h.mul_(2);
-    });
-    return y.sin().sum();
+    const KeepScope keep;
+    at::Tensor y = at::linear(x, block.up);
+    const at::Tensor before = y * 2;
+    y.add_(block.bias);
+    y.mul_(2);
+    return (y.sin() + before.cos()).sum();
   };
   const auto plain = Train(block, [&] { return function(Input()); });
   const auto kept = Train(block, [&] { return Checkpoint(function, Input()); });

@@ -22,8 +22,9 @@
 //
 // What is kept are results of operators of libtorch, of each operator in the scope: mark single
 // expensive ones, not whole blocks, of which more would be kept than autograd saves. Views, casts,
-// copies, fresh memory and what works in place run again in any case; a result that is changed in
-// place inside of the scope is not kept; one that is changed outside is refused by backward.
+// copies and fresh memory run again in any case. What changes a result in place, a bias that is
+// added, is kept along with it as long as nothing has read the result before; then the result is
+// computed again. One that is changed outside of the scope is refused by backward.
 //
 // Outside of a segment a scope does nothing; in an inner one it keeps for the inner one. Where
 // segments fall back to a Function (ait/activation/checkpoint.h), nothing is kept.
