@@ -33,9 +33,9 @@ struct CpuAllocatorScope::Installed {
 };
 
 /// libtorch's allocator for the CPU while a scope lives. It is one object for the process that is
-/// never destroyed, because storages point to the allocator that they grow with. Without a scope it
-/// passes on to libtorch's own: it stays in place after a scope whose blocks live, because oneDNN gives
-/// back what it has taken to whichever allocator is in place then.
+/// never destroyed, because storages point to the allocator that they grow with. Once in place it stays,
+/// and without a scope it passes on to libtorch's own: other threads may be between taking a block and
+/// giving it back, and oneDNN gives it back to whichever allocator is in place then.
 class HostAllocator final : public c10::Allocator {
  public:
   using Installed = CpuAllocatorScope::Installed;
@@ -110,6 +110,7 @@ StatusOr<CpuAllocatorScope> CpuAllocatorScope::Create(MemoryHandle memory) {
         "cannot allocate libtorch's CPU tensors from ", properties.name,
         ": another library has put its own allocator in place (c10::SetCPUAllocator)");
   }
+  const std::string& name = properties.name;
   auto* const installed = new Installed{.memory = std::move(memory)};
   Installed* none = nullptr;
   if (!ours.current.compare_exchange_strong(none, installed)) {
@@ -118,17 +119,20 @@ StatusOr<CpuAllocatorScope> CpuAllocatorScope::Create(MemoryHandle memory) {
                                    ": another CpuAllocatorScope lives, and libtorch has one "
                                    "allocator for the CPU; end that scope first");
   }
-  c10::SetCPUAllocator(&ours);
+  if (now != &ours) c10::SetCPUAllocator(&ours);
+  if (c10::GetCPUAllocator() != &ours) {
+    ours.current.store(nullptr);
+    installed->DropUser();
+    return FailedPreconditionError(
+        "cannot allocate libtorch's CPU tensors from ", name,
+        ": another library has claimed the place with a higher priority (c10::SetCPUAllocator)");
+  }
   return CpuAllocatorScope(installed);
 }
 
 CpuAllocatorScope::~CpuAllocatorScope() {
   if (installed_ == nullptr) return;
-  HostAllocator& ours = HostAllocator::Get();
-  ours.current.store(nullptr);
-  if (installed_->users.load() == 1 && c10::GetCPUAllocator() == &ours) {
-    c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());
-  }
+  HostAllocator::Get().current.store(nullptr);
   installed_->DropUser();
 }
 

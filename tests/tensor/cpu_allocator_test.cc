@@ -56,7 +56,6 @@ TEST_F(CpuAllocatorTest, TensorsComeFromTheResourceWhileTheScopeLives) {
   EXPECT_EQ(counted().current_bytes, 0);
   const at::Tensor after = at::empty({1000});
   EXPECT_EQ(counted().total_bytes, 4000);
-  EXPECT_EQ(c10::GetCPUAllocator(), c10::GetDefaultCPUAllocator());
 }
 
 TEST_F(CpuAllocatorTest, TheNumbersAreThoseOfMalloc) {
@@ -144,6 +143,27 @@ TEST_F(CpuAllocatorTest, ConvolutionsOfOneDnnWork) {
   EXPECT_TRUE(at::conv2d(image, kernel).equal(expected));
 }
 
+// A thread takes scratch memory of oneDNN in one scope, and gives it back in another or in none.
+TEST_F(CpuAllocatorTest, ConvolutionsOnThreadsWhileScopesComeAndGo) {
+  ASSERT_OK_AND_ASSIGN(const auto pool, PoolResource::Create());
+  const at::Tensor image = at::ones({2, 8, 32, 32}), kernel = at::ones({16, 8, 3, 3});
+  const at::Tensor expected = at::conv2d(image, kernel);
+  std::atomic<int> wrong{0};
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) wrong += !at::conv2d(image, kernel).equal(expected);
+    });
+  }
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_OK(CpuAllocatorScope::Create(pool));
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+  }
+  threads.clear();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(pool->statistics().live_bytes, 0);
+}
+
 TEST_F(CpuAllocatorTest, OneScopeAtATime) {
   ASSERT_OK_AND_ASSIGN(auto scope, CpuAllocatorScope::Create(memory_));
   EXPECT_THAT(CpuAllocatorScope::Create(HeapResource::Create()),
@@ -164,6 +184,20 @@ TEST_F(CpuAllocatorTest, LeavesTheAllocatorOfAnotherLibraryAlone) {
               StatusIs(StatusCode::kFailedPrecondition, HasSubstr("another library")));
   EXPECT_EQ(c10::GetCPUAllocator(), &foreign);
   c10::SetCPUAllocator(c10::GetDefaultCPUAllocator());
+}
+
+// In a process of its own: priorities only ever rise.
+TEST_F(CpuAllocatorTest, SaysSoWhereThePlaceIsClaimedAtAHigherPriority) {
+  if (fork() == 0) {
+    c10::SetCPUAllocator(c10::GetDefaultCPUAllocator(), 200);
+    const auto scope = CpuAllocatorScope::Create(memory_);
+    const bool told = scope.status().code() == StatusCode::kFailedPrecondition &&
+                      Message(scope.status()).find("higher priority") != std::string::npos;
+    _exit(told && at::ones({3}).sum().item<float>() == 3 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_GT(wait(&status), 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CpuAllocatorTest, RefusesMemoryThatIsNone) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -74,6 +75,13 @@ TEST(VisitTensors, InputsOfUnknownTypesArePassedOver) {
   const auto value = std::make_tuple(Closed{Number(1)}, std::vector<Closed>(2),
                                      std::function<int()>(), std::cref(kName), Number(2));
   EXPECT_EQ(Found<TensorSearch::kInputs>(value), std::vector<int>{2});
+}
+
+TEST(VisitTensors, RangesOfTheirOwnKindEnd) {
+  const std::filesystem::path path = "a/b";  // a path is a range of paths
+  int calls = 0;
+  ForEachTensor<TensorSearch::kInputs>(path, [&](const at::Tensor&) { ++calls; });
+  EXPECT_EQ(calls, 0);
 }
 
 TEST(VisitTensors, KnowsWhatOnlyRefersToTensors) {

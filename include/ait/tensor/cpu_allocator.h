@@ -38,7 +38,8 @@ namespace ait::inline v0 {
 class [[nodiscard]] CpuAllocatorScope {
  public:
   /// **Errors.** InvalidArgument: no memory, or memory of a device. FailedPrecondition: another scope
-  /// lives, or another library has put its own allocator in place of libtorch's.
+  /// lives, or another library has put its own allocator in place of libtorch's, or has claimed
+  /// the place with a higher priority.
   static StatusOr<CpuAllocatorScope> Create(MemoryHandle memory);
 
   CpuAllocatorScope(CpuAllocatorScope&& other) noexcept
@@ -47,7 +48,8 @@ class [[nodiscard]] CpuAllocatorScope {
     std::swap(installed_, other.installed_);
     return *this;
   }
-  /// From here on libtorch allocates as before the scope.
+  /// From here on libtorch allocates as before the first scope. ait's allocator stays in its place
+  /// and passes on.
   ~CpuAllocatorScope();
 
   /// Blocks of this scope that live.

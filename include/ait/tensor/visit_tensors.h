@@ -68,7 +68,8 @@ void ForEachTensor(const T& value, const Function& function) {
                     "needs them; give a std::vector or another container that holds them");
     }
     using Member = std::remove_cvref_t<decltype(*std::begin(value))>;
-    if constexpr (!std::is_arithmetic_v<Member>) {
+    // A range of its own kind, such as a path, has no end and no tensors.
+    if constexpr (!std::is_arithmetic_v<Member> && !std::is_same_v<Member, T>) {
       for (const auto& member : value) visit(member);
     }
   } else if constexpr (requires { value.has_value() ? *value : *value; }) {
