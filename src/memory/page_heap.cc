@@ -135,19 +135,20 @@ void PageHeap::Enter(Chunk* chunk, Chunk* value) {
   }
 }
 
-bool PageHeap::AddChunk(void* base, std::size_t bytes) {
+bool PageHeap::AddChunk(void* base, std::size_t bytes, bool is_clean) {
   const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(base) + bytes;
   if (end > std::uintptr_t{1} << 48) return false;
   const std::size_t pages = bytes / kPage;
-  chunks_.push_back(std::make_unique<Chunk>(
-      Chunk{.base = static_cast<std::byte*>(base),
-            .pages = pages,
-            .spans = std::vector<Span*>(pages),
-            .clean = std::vector<std::uint64_t>((pages + 63) / 64, ~std::uint64_t{0})}));
+  chunks_.push_back(std::make_unique<Chunk>(Chunk{
+      .base = static_cast<std::byte*>(base),
+      .pages = pages,
+      .spans = std::vector<Span*>(pages),
+      .clean = std::vector<std::uint64_t>((pages + 63) / 64, is_clean ? ~std::uint64_t{0} : 0)}));
   Enter(chunks_.back().get(), chunks_.back().get());
-  InsertFree(chunks_.back().get(), 0, pages, pages);
+  const std::size_t clean = is_clean ? pages : 0;
+  InsertFree(chunks_.back().get(), 0, pages, clean);
   held_ += pages;
-  clean_ += pages;
+  clean_ += clean;
   return true;
 }
 

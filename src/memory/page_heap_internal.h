@@ -68,7 +68,8 @@ class PageHeap {
   void Free(Span* span);
 
   /// Takes `bytes` at `base`, both multiples of kHugePage; false if the address is out of range.
-  bool AddChunk(void* base, std::size_t bytes);
+  /// `is_clean`: no page of it has been touched.
+  bool AddChunk(void* base, std::size_t bytes, bool is_clean);
 
   /// Removes chunks that are free as a whole, those with most touched pages first, until `pages`
   /// touched ones are among them. The caller gives them back.

@@ -52,6 +52,8 @@ PoolOptions WithDefaults(PoolOptions options) {
 PoolResource::Impl::Impl(const PoolOptions& options)
     : options_(WithDefaults(options)),
       discards_(options_.idle_pages == IdlePages::kDiscard),
+      is_fresh_(!options.upstream),
+      returns_at_once_(options_.idle_time.count() == 0),
       shard_count_(ShardCount()),
       shards_(std::make_unique<Shard[]>(shard_count_)),
       window_begin_(options_.clock->now()) {
@@ -195,7 +197,7 @@ void PoolResource::Impl::GiveBlock(void* block, std::size_t pages) {
   {
     const std::lock_guard lock(shard.lock);
     shard.returned += pages * kPage;
-    if (pages > Shard::kMaxBlockPages) {
+    if (pages > Shard::kMaxBlockPages || returns_at_once_) {
       surplus[count++] = {block, pages};
     } else {
       while (shard.block_count == Shard::kBlocks ||

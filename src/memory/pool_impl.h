@@ -49,13 +49,15 @@ class PoolResource::Impl final : public internal::ForkLocks {
   /// Gives blocks to the pages, and what is idle for long to the system.
   void Return(const internal::Block* blocks, std::size_t count);
   void GatherShards();                                                        // under the mutex
-  Chunks DropIdle();                                                          // under the mutex
+  Chunks DropIdle(Time now);                                                  // under the mutex
   std::size_t GiveBack(std::size_t pages, std::size_t unit, Chunks& chunks);  // under the mutex
   void ReturnChunks(Chunks chunks);
   Status Grow(std::size_t pages);
 
   PoolOptions options_;
   const bool discards_;
+  const bool is_fresh_;         // what comes from the upstream has not been touched
+  const bool returns_at_once_;  // what is free goes back
   const std::size_t shard_count_;
   const std::unique_ptr<internal::Shard[]> shards_;
   mutable std::mutex mutex_;

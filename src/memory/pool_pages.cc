@@ -26,23 +26,27 @@ std::int64_t BytesOf(std::size_t pages) { return static_cast<std::int64_t>(pages
 
 StatusOr<Span*> PoolResource::Impl::TakeSpan(std::size_t pages, std::size_t alignment,
                                              SpanUse use) {
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      internal::PageHeap::Fit fit = heap_.Find(pages, alignment);
-      if (fit.span == nullptr || fit.clean > 0) {
-        // Before fresh pages are touched, those that threads keep at hand are joined.
-        GatherShards();
-        fit = heap_.Find(pages, alignment);
-      }
-      if (fit.span != nullptr) {
-        Span* const span = heap_.Take(fit, pages, use);
-        peak_pages_ = std::max(peak_pages_, heap_.used_pages());
-        window_peak_ = std::max(window_peak_, heap_.used_pages());
-        return span;
-      }
+  const auto take = [&]() -> Span* {
+    const std::lock_guard lock(mutex_);
+    internal::PageHeap::Fit fit = heap_.Find(pages, alignment);
+    if (fit.span == nullptr || fit.clean > 0) {
+      // Before fresh pages are touched, those that threads keep at hand are joined.
+      GatherShards();
+      fit = heap_.Find(pages, alignment);
     }
-    AIT_RETURN_IF_ERROR(Grow(pages));
+    if (fit.span == nullptr) return nullptr;
+    Span* const span = heap_.Take(fit, pages, use);
+    peak_pages_ = std::max(peak_pages_, heap_.used_pages());
+    window_peak_ = std::max(window_peak_, heap_.used_pages());
+    return span;
+  };
+  while (true) {
+    if (Span* const span = take()) return span;
+    const Status grown = Grow(pages);
+    if (grown.ok()) continue;
+    // Another thread may have got the memory that there was, and need only a part of it.
+    if (Span* const span = take()) return span;
+    return grown;
   }
 }
 
@@ -60,7 +64,11 @@ Status PoolResource::Impl::Grow(std::size_t pages) {
     bytes = least;
     chunk = options_.upstream.Allocate(bytes, kHugePage);
   }
-  if (!chunk.ok() && Trim() > Bytes(0)) chunk = options_.upstream.Allocate(bytes, kHugePage);
+  if (!chunk.ok()) {
+    const std::int64_t held = statistics().held_bytes;
+    Trim();
+    if (statistics().held_bytes < held) chunk = options_.upstream.Allocate(bytes, kHugePage);
+  }
   if (!chunk.ok()) {
     const PoolStatistics now = statistics();
     return Annotate(
@@ -70,8 +78,10 @@ Status PoolResource::Impl::Grow(std::size_t pages) {
                now.largest_free_bytes, ")"));
   }
   internal::Poison(*chunk, bytes);
-  const std::lock_guard lock(mutex_);
-  if (heap_.AddChunk(*chunk, bytes)) return OkStatus();
+  {
+    const std::lock_guard lock(mutex_);
+    if (heap_.AddChunk(*chunk, bytes, is_fresh_)) return OkStatus();
+  }
   internal::Unpoison(*chunk, bytes);
   options_.upstream.Deallocate(*chunk, bytes, kHugePage);
   return ResourceExhaustedError("the pool cannot use memory at addresses of more than 48 bits");
@@ -91,30 +101,30 @@ void PoolResource::Impl::GatherShards() {
 
 void PoolResource::Impl::Return(const Block* blocks, std::size_t count) {
   Chunks chunks;
+  const Time now = options_.clock->now();
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < count; ++i) heap_.Free(heap_.SpanAt(blocks[i].address));
-    chunks = DropIdle();
+    chunks = DropIdle(now);
   }
   ReturnChunks(std::move(chunks));
 }
 
-PoolResource::Impl::Chunks PoolResource::Impl::DropIdle() {
-  constexpr std::size_t kLeast = 8 * kHugePages;  // idle pages that are not worth a system call
+PoolResource::Impl::Chunks PoolResource::Impl::DropIdle(Time now) {
+  // Idle pages that are not worth a system call.
+  const std::size_t least = returns_at_once_ ? 0 : 8 * kHugePages;
   Chunks chunks;
-  if (heap_.idle_pages() <= kLeast) return chunks;
-  const Time now = options_.clock->now();
+  if (heap_.idle_pages() <= least) return chunks;
   if (now - window_begin_ >= Saturate(options_.idle_time)) {
     // What was needed at most in the last whole window and in this one may be needed again.
     last_window_peak_ = window_peak_;
     window_peak_ = heap_.used_pages();
     window_begin_ = now;
   }
-  const bool at_once = options_.idle_time.count() == 0;
   const std::size_t needed =
-      at_once ? heap_.used_pages() : std::max(window_peak_, last_window_peak_);
+      returns_at_once_ ? heap_.used_pages() : std::max(window_peak_, last_window_peak_);
   // An eighth more for gaps between blocks.
-  const std::size_t allowed = needed + (at_once ? 0 : needed / 8) + kLeast;
+  const std::size_t allowed = needed + (returns_at_once_ ? 0 : needed / 8) + least;
   const std::size_t touched = heap_.used_pages() + heap_.idle_pages();
   if (touched > allowed) GiveBack(touched - needed, kHugePages, chunks);
   return chunks;

@@ -21,9 +21,9 @@
 // the pool takes fresh pages, all of that is gathered in and joined. So its resident memory stays
 // near the most that was in use at once.
 //
-// Memory that has not been needed for `idle_time` goes back: pages that are free inside chunks, if
-// they are the pool's own, and chunks that are free as a whole. Nothing runs in the background: it
-// happens when blocks are freed, and in Trim.
+// Memory that has not been needed for once or twice `idle_time` goes back, all but 16 MiB: pages
+// that are free inside chunks, if they are the pool's own, and chunks that are free as a whole.
+// Nothing runs in the background: it happens when blocks are freed, and in Trim.
 //
 // A forked child has its copy of the pool and may go on with it, whatever other threads did at the
 // moment of the fork (with an upstream whose memory a child inherits). **Thread-safety.** As of
@@ -46,14 +46,16 @@ enum class IdlePages {
   kAutomatic,  ///< kDiscard over pages of the system, kKeep over another resource
   kKeep,       ///< they stay; right for memory that is locked, pinned or shared
   /// madvise(MADV_DONTNEED): the system has them back, and they are zero at the next touch. Right
-  /// for private memory; a NUMA policy of the mapping stays.
+  /// for private memory; a NUMA policy of the mapping stays, but pages are touched again by whoever
+  /// uses them: where a node is full and the policy strict, the system kills instead of an error.
   kDiscard,
 };
 
 struct PoolOptions {
   MemoryHandle upstream;                        ///< empty: pages of the system
   Bytes chunk_bytes = MiB(64);                  ///< taken at once, at least; rounded up to 2 MiB
-  std::chrono::milliseconds idle_time{10'000};  ///< zero: free memory goes back at once
+  /// Zero: free memory goes back at once, but for blocks up to kMaxSmall that threads keep at hand.
+  std::chrono::milliseconds idle_time{10'000};
   IdlePages idle_pages = IdlePages::kAutomatic;
   HugePages huge_pages = HugePages::kAdvise;  ///< of pages of the system
   Clock* clock = nullptr;                     ///< for idle_time; null: SystemClock
