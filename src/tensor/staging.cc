@@ -54,6 +54,7 @@ struct StagedCopy::State {
   HostBuffer block;            // empty: not staged
   std::optional<Event> event;  // that the device has passed; none: nothing was given to it
   bool to_host = false;        // the block's bytes still go to `to`
+  bool abandoned = false;      // nobody waits for them any more
   bool ended = false;
   std::mutex mutex;
 
@@ -66,20 +67,27 @@ struct StagedCopy::State {
     const std::lock_guard lock(mutex);
     if (ended || !event.has_value()) return OkStatus();
     AIT_RETURN_IF_ERROR(event->Wait());
-    if (to_host && block.data() != nullptr) {
+    if (to_host && !abandoned && block.data() != nullptr) {
       std::memcpy(to.data_ptr(), block.data(), block.size_bytes());
     }
     End();
     return OkStatus();
   }
 
-  /// The device has passed, and nothing is left to do but to give the block back.
-  bool Passed() {
+  void Abandon() {
+    const std::lock_guard lock(mutex);
+    abandoned = true;
+  }
+
+  /// Gives the block back if the device has passed and nobody waits for what it holds. True if it
+  /// has been given back.
+  bool Release() {
     const std::lock_guard lock(mutex);
     if (ended || !event.has_value()) return true;
+    if (to_host && !abandoned) return false;
     const StatusOr<bool> done = event->Done();
     if (!done.ok() || !*done) return false;
-    if (!to_host) End();
+    End();
     return true;
   }
 
@@ -91,8 +99,16 @@ struct StagedCopy::State {
 
 StagedCopy::StagedCopy(std::shared_ptr<State> state) : state_(std::move(state)) {}
 StagedCopy::StagedCopy(StagedCopy&& other) noexcept = default;
-StagedCopy& StagedCopy::operator=(StagedCopy&& other) noexcept = default;
-StagedCopy::~StagedCopy() = default;
+StagedCopy& StagedCopy::operator=(StagedCopy&& other) noexcept {
+  if (this != &other) {
+    if (state_ != nullptr) state_->Abandon();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+StagedCopy::~StagedCopy() {
+  if (state_ != nullptr) state_->Abandon();
+}
 
 Status StagedCopy::Before(Stream& stream) const {
   return state_->event.has_value() ? stream.WaitFor(*state_->event) : OkStatus();
@@ -113,30 +129,32 @@ struct Staging::Impl {
   std::deque<std::shared_ptr<StagedCopy::State>> in_flight;  // with a block
   StagingStatistics statistics;
 
-  /// Drops copies that the device has passed; waits for the oldest as long as `bytes` more are too
-  /// many. Under the mutex.
+  /// Forgets copies whose block has been given back. Under the mutex, as the next.
+  void DropReleased();
+  /// Waits for the oldest copies as long as `bytes` more are too many.
   Status MakeRoom(std::int64_t bytes);
   Status Send(StagedCopy::State& state, const Side& to, const Side& from, const Stream* after);
 };
 
+void Staging::Impl::DropReleased() {
+  std::erase_if(in_flight, [&](const std::shared_ptr<StagedCopy::State>& state) {
+    if (!state->Release()) return false;
+    statistics.in_flight_bytes -= static_cast<std::int64_t>(state->from.nbytes());
+    return true;
+  });
+}
+
 Status Staging::Impl::MakeRoom(std::int64_t bytes) {
-  bool waited = false;
-  const auto drop_first = [&] {
-    statistics.in_flight_bytes -= static_cast<std::int64_t>(in_flight.front()->from.nbytes());
-    in_flight.pop_front();
-  };
-  while (!in_flight.empty()) {
-    StagedCopy::State& oldest = *in_flight.front();
-    if (oldest.Passed()) {
-      drop_first();
-      continue;
-    }
-    if (statistics.in_flight_bytes + bytes <= options.max_in_flight.value()) break;
-    waited = true;
-    AIT_RETURN_IF_ERROR(oldest.Wait());
-    drop_first();
+  DropReleased();
+  if (in_flight.empty() || statistics.in_flight_bytes + bytes <= options.max_in_flight.value()) {
+    return OkStatus();
   }
-  if (waited) ++statistics.waited_count;
+  ++statistics.waited_count;
+  do {
+    AIT_RETURN_IF_ERROR(in_flight.front()->Wait());
+    DropReleased();
+  } while (!in_flight.empty() &&
+           statistics.in_flight_bytes + bytes > options.max_in_flight.value());
   return OkStatus();
 }
 
@@ -173,7 +191,9 @@ Status Staging::Impl::Send(StagedCopy::State& state, const Side& to, const Side&
 }
 
 Staging::Staging(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Staging::~Staging() = default;
+Staging::~Staging() {
+  if (impl_->stream.has_value()) (void)impl_->stream->Wait();
+}
 
 StatusOr<std::shared_ptr<Staging>> Staging::Create(StagingOptions options) {
   if (options.max_in_flight < Bytes(1)) {
@@ -208,13 +228,11 @@ StatusOr<StagedCopy> Staging::Copy(const at::Tensor& to, const at::Tensor& from,
   auto state = std::make_shared<StagedCopy::State>();
   state->to = to;
   state->from = from;
+  const bool on_host = !source.on_device && !target.on_device;
+  if (on_host && from.numel() != 0) std::memcpy(target.data, source.data, from.nbytes());
   const std::lock_guard lock(impl_->mutex);
   ++impl_->statistics.copy_count;
-  if (from.numel() == 0) return StagedCopy(std::move(state));
-  if (!source.on_device && !target.on_device) {
-    std::memcpy(target.data, source.data, from.nbytes());
-    return StagedCopy(std::move(state));
-  }
+  if (on_host || from.numel() == 0) return StagedCopy(std::move(state));
   if (!impl_->stream.has_value()) {
     return FailedPreconditionError("cannot copy a tensor of a GPU: ",
                                    Message(impl_->options.gpus->status()));
@@ -229,6 +247,7 @@ StatusOr<StagedCopy> Staging::Copy(const at::Tensor& to, const at::Tensor& from,
 
 StagingStatistics Staging::statistics() const {
   const std::lock_guard lock(impl_->mutex);
+  impl_->DropReleased();
   return impl_->statistics;
 }
 

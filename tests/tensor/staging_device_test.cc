@@ -130,6 +130,35 @@ TEST_F(StagingToADevice, ABlockWaitedForByTheAreaStillArrives) {
   EXPECT_TRUE(back.equal(host));
 }
 
+TEST_F(StagingToADevice, ACopyToTheHostThatWasGivenUpDoesNotArrive) {
+  const auto bounded = Make({.max_in_flight = Bytes(4000)});
+  const at::Tensor host = at::arange(1000, at::kFloat), device = OnDevice(1000);
+  at::Tensor back = at::empty({1000});
+  ASSERT_OK_AND_ASSIGN(StagedCopy there, bounded->Copy(device, host));
+  {
+    ASSERT_OK_AND_ASSIGN(const StagedCopy here, bounded->Copy(back, device));
+  }
+  back.fill_(7);
+  ASSERT_OK_AND_ASSIGN(StagedCopy again, bounded->Copy(device, host));  // makes room
+  ASSERT_OK(again.Wait());
+  EXPECT_TRUE(back.eq(7).all().item<bool>());
+}
+
+TEST_F(StagingToADevice, BlocksOfCopiesToTheHostCountUntilTheyAreWaitedFor) {
+  const auto bounded = Make({.max_in_flight = Bytes(12000)});
+  const at::Tensor device = OnDevice(1000);
+  std::vector<at::Tensor> back(6);
+  std::vector<StagedCopy> copies;
+  for (at::Tensor& tensor : back) {
+    tensor = at::empty({1000});
+    ASSERT_OK_AND_ASSIGN(StagedCopy copy, bounded->Copy(tensor, device));
+    copies.push_back(std::move(copy));
+    EXPECT_LE(bounded->statistics().in_flight_bytes, 12000);
+  }
+  for (StagedCopy& copy : copies) EXPECT_OK(copy.Wait());
+  EXPECT_EQ(bounded->statistics().in_flight_bytes, 0);
+}
+
 TEST_F(StagingToADevice, PinnedTensorsAreNotStaged) {
   ASSERT_OK_AND_ASSIGN(DeviceBuffer pinned,
                        DeviceBuffer::Create(gpus_, Device(0), Bytes(400), MemoryPlace::kPinned));
