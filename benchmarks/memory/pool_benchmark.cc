@@ -2,7 +2,7 @@
 // bench_pool: allocating from and giving back to a pool, beside malloc.
 //
 //   SIZE/THREADS/ns        a pair of allocate and free; every thread on its own, all at once
-//   mixed/THREADS/ns       16 blocks held, of sizes from 64 KiB to 64 MiB in turn
+//   mixed/THREADS/ns       16 blocks held, of random sizes from 64 KiB to 64 MiB
 //   waste                  the most that rounding adds, over sizes from 64 KiB to 64 MiB
 //
 // Pool and malloc take turns in one process; values are medians over batches of pairs, of wall time of
@@ -10,8 +10,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -79,6 +81,32 @@ Pair MallocPair(std::size_t bytes) {
   };
 }
 
+/// Holds 16 blocks; each repetition gives one back and takes another size.
+Pair Mixed(const std::function<void*(std::size_t)>& allocate,
+           const std::function<void(void*, std::size_t)>& deallocate) {
+  return [=](int repetitions) {
+    struct Held {
+      void* block = nullptr;
+      std::size_t bytes = 0;
+    };
+    std::array<Held, 16> held;
+    std::uint64_t random = 1;
+    for (int i = 0; i < repetitions; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      Held& next = held[(random >> 40) % held.size()];
+      if (next.block != nullptr) deallocate(next.block, next.bytes);
+      // From 64 KiB to 64 MiB, each doubling as likely as another.
+      const std::size_t doubling = std::size_t{1} << (16 + (random >> 50) % 10);
+      next.bytes = doubling + (random >> 20) % doubling;
+      next.block = allocate(next.bytes);
+      Use(next.block);
+    }
+    for (const Held& last : held) {
+      if (last.block != nullptr) deallocate(last.block, last.bytes);
+    }
+  };
+}
+
 void Measure(Report& report, const std::shared_ptr<PoolResource>& pool, int threads, int rounds) {
   struct Size {
     const char* name;
@@ -94,6 +122,15 @@ void Measure(Report& report, const std::shared_ptr<PoolResource>& pool, int thre
     report.AddValue(std::string(size.name) + "/" + std::to_string(threads) + "t/ns", ns, "ns",
                     "malloc", baseline, baseline / ns);
   }
+  const auto times =
+      TakeTurns({Mixed([&](std::size_t bytes) { return *pool->Allocate(bytes); },
+                       [&](void* block, std::size_t bytes) { pool->Deallocate(block, bytes); }),
+                 Mixed([](std::size_t bytes) { return std::malloc(bytes); },
+                       [](void* block, std::size_t) { std::free(block); })},
+                threads, rounds, 2000);
+  const double ns = Median(times[0]), baseline = Median(times[1]);
+  report.AddValue("mixed/" + std::to_string(threads) + "t/ns", ns, "ns", "malloc", baseline,
+                  baseline / ns);
 }
 
 /// The most that a block takes beyond what was asked for, as a part of what was asked for.

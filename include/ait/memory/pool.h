@@ -99,8 +99,8 @@ class PoolResource final : public MemoryResource {
 
   PoolStatistics statistics() const;
 
-  /// The bytes that `block`, handed out by this pool and not given back, may use: what was asked
-  /// for, rounded up. Zero if it is no block of this pool.
+  /// The bytes that `block`, handed out by this pool and not given back, takes: what was asked for,
+  /// rounded up. Zero for an address outside of the pool's blocks.
   std::size_t UsableSize(const void* block) const;
 
   /// As Deallocate, for callers that do not know the size.
