@@ -42,10 +42,11 @@ void PutRefusalsFirst(std::vector<MemoryRoom>& rooms, const std::optional<Bytes>
 MemoryWatch::MemoryWatch(DataParallel& engine, const MemoryWatchSetup& setup)
     : engine_(engine),
       setup_(setup),
+      limits_(setup.options->pressure.value_or(MemoryPressureOptions())),
       phases_({.live = setup.options->live,
                .device = setup.options->device,
                .peaks = setup.options->peaks}),
-      pressure_(setup.options->pressure) {
+      pressure_(limits_) {
   if (setup.options->growth) growth_.emplace(*setup.options->growth);
   if (!phases_.fallback().empty())
     Log(setup_.log, Severity::kInfo, "memory",
@@ -196,7 +197,7 @@ OutOfMemoryReport MemoryWatch::MakeReport(MemoryFailure failure, std::optional<B
                            .phase = phases_.current(),
                            .asked = asked,
                            .budgets = pressure_.Read().rooms,
-                           .process = ReadProcessMemory(setup_.options->pressure.roots.proc),
+                           .process = ReadProcessMemory(limits_.roots.proc),
                            .malloc = ReadMallocMemory(),
                            .step_so_far = phases_.SoFar(),
                            .last_step = last_step_,
@@ -222,8 +223,8 @@ void MemoryWatch::AddRemedies(OutOfMemoryReport& report) const {
   std::int64_t missing = report.asked.value_or(Bytes(0)).value();
   if (report.failure != MemoryFailure::kDevice && !report.budgets.empty()) {
     const MemoryRoom& room = report.budgets.front();
-    const auto reserve = static_cast<std::int64_t>(setup_.options->pressure.tight_part *
-                                                   static_cast<double>(room.limit.value()));
+    const auto reserve =
+        static_cast<std::int64_t>(limits_.tight_part * static_cast<double>(room.limit.value()));
     const std::int64_t left = std::max<std::int64_t>(room.left().value(), 0);
     if (missing == 0) missing = reserve - left;
     if (report.asked && left < missing) missing -= left;

@@ -68,6 +68,7 @@ class MemoryWatch {
 
   DataParallel& engine_;
   const MemoryWatchSetup setup_;
+  const MemoryPressureOptions limits_;
   MemoryPhases phases_;
   MemoryPressureWatch pressure_;
   std::optional<MemoryGrowth> growth_;

@@ -190,7 +190,7 @@ TEST(Trainer, RemediesAreMeasuredByWhatWasMissing) {
                   StrCat("Max address space  ", MiB(100).value(), "  x bytes\n"));
     fixture.Write("proc/self/status", StrCat("VmSize:\t", MiB(99).value() / 1024, " kB\n"));
     Trainer trainer(*rank.engine, AdamW(),
-                    {.memory = {.pressure = {.roots = fixture.roots()},
+                    {.memory = {.pressure = MemoryPressureOptions{.roots = fixture.roots()},
                                 .segments = FourSegments(),
                                 .micro_batch = 8}});
     ASSERT_OK(Step(trainer, rank));
@@ -359,8 +359,9 @@ class FullCgroup {
     fixture_.Write("sys/fs/cgroup/job/memory.current", StrCat(bytes.value(), "\n"));
   }
   MemoryWatchOptions options(AtRisk at_risk) const {
-    return {
-        .at_risk = at_risk, .pressure = {.roots = fixture_.roots()}, .interval = Duration::zero()};
+    return {.at_risk = at_risk,
+            .pressure = MemoryPressureOptions{.roots = fixture_.roots()},
+            .interval = Duration::zero()};
   }
 
  private:

@@ -54,7 +54,7 @@ struct MemoryWatchOptions {
   MemoryPeaks peaks = MemoryPeaks::kMarks;
 
   AtRisk at_risk = AtRisk::kWarn;
-  MemoryPressureOptions pressure = {};
+  std::optional<MemoryPressureOptions> pressure = {};  // nullopt: the default ones
   /// Least time between two looks at limits, growth and holders.
   Duration interval = std::chrono::milliseconds(250);
   /// Growth from step to step goes to the log, once for each thing that grows; nullopt: not looked
