@@ -119,15 +119,17 @@ class Int8Format {
 class Packed {
  public:
   Packed(const at::Tensor& tensor, const ActivationCompressionOptions& options)
+      : Packed(tensor, Dense(tensor), options) {}
+  Packed(const at::Tensor& tensor, const at::Tensor& dense,
+         const ActivationCompressionOptions& options)
       : identity_(tensor.storage().getWeakStorageImpl()),
         offset_(tensor.storage_offset()),
         sizes_(tensor.sizes().vec()),
         strides_(tensor.strides().vec()),
         version_(static_cast<std::uint32_t>(tensor._version())),
-        shape_(Dense(tensor)),
+        shape_(dense),
         format_(options.format),
         int8_(tensor.numel(), options.block, tensor.scalar_type()) {
-    const at::Tensor dense = Dense(tensor);
     kept_ = format_ == SavedFormat::kInt8 ? int8_.Pack(dense) : dense.to(at::kBFloat16);
     bytes_ = static_cast<std::int64_t>(kept_.nbytes());
     if (options.then != nullptr) next_ = options.then->Save(kept_);
@@ -248,6 +250,8 @@ struct ActivationCompression::Impl {
     if (type != at::kFloat && !(int8 && type == at::kBFloat16)) return false;
     if (tensor.layout() != c10::kStrided || (int8 && !tensor.is_cpu())) return false;
     if (tensor.is_neg() || tensor._is_zerotensor()) return false;
+    // An expanded tensor has less memory than elements, maybe less than its compressed form.
+    if (tensor.storage().nbytes() < tensor.nbytes()) return false;
     return static_cast<std::int64_t>(tensor.nbytes()) >= options.at_least.value() &&
            tensor.numel() > 0 && !exact.Contains(tensor);
   }

@@ -136,10 +136,11 @@ void RequireKey() {
 }  // namespace
 
 KeptResults::KeptResults(std::string segment, std::vector<std::string> operators,
-                         std::vector<at::Generator> generators)
+                         std::vector<at::Generator> generators, bool preserves_random)
     : segment_(std::move(segment)),
       operators_(std::move(operators)),
-      generators_(std::move(generators)) {}
+      generators_(std::move(generators)),
+      preserves_random_(preserves_random) {}
 
 bool KeptResults::Wants(const c10::OperatorHandle& operation, bool in_scope) const {
   const c10::FunctionSchema& schema = operation.schema();
@@ -209,7 +210,7 @@ void KeptResults::Keep(const c10::OperatorHandle& operation, const torch::jit::S
       bytes_ += static_cast<std::int64_t>(tensor.nbytes());
     });
   }
-  if (operation.hasTag(at::Tag::nondeterministic_seeded)) {
+  if (preserves_random_ && operation.hasTag(at::Tag::nondeterministic_seeded)) {
     entry.random = RandomState::Take(generators_);
   }
   entries_.push_back(std::move(entry));

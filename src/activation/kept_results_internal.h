@@ -24,8 +24,10 @@ namespace ait::inline v0::internal {
 
 class KeptResults {
  public:
+  /// `preserves_random`: the generators have the state of forward when the segment runs again, and
+  /// get back afterwards what they had.
   KeptResults(std::string segment, std::vector<std::string> operators,
-              std::vector<at::Generator> generators);
+              std::vector<at::Generator> generators, bool preserves_random);
 
   std::int64_t bytes() const { return bytes_; }
   bool has_operators() const { return !operators_.empty(); }
@@ -62,6 +64,7 @@ class KeptResults {
   const std::string segment_;
   const std::vector<std::string> operators_;
   const std::vector<at::Generator> generators_;
+  const bool preserves_random_;
   std::vector<Entry> entries_;
   std::int64_t bytes_ = 0;
   std::optional<std::size_t> changed_;  // an entry whose counters will run after the handler

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 // clang-format on
 
+#include <mutex>
 #include <unordered_set>
 #include <utility>
 
@@ -42,13 +43,14 @@ class RecomputeNode final : public Node {
   variable_list apply(variable_list&& gradients) override;
 
   void release_variables() override {
+    const std::lock_guard lock(mutex_);
     replay_ = nullptr;
     parameters_.clear();
   }
   std::string name() const override { return "ait::Checkpoint"; }
 
  private:
-  void Check(const std::vector<at::Tensor>& results) const;
+  void Check(const SegmentReplay& replay, const std::vector<at::Tensor>& results) const;
 
   std::shared_ptr<SegmentReplay> replay_;
   std::vector<at::Tensor> parameters_;
@@ -56,8 +58,9 @@ class RecomputeNode final : public Node {
   std::vector<std::optional<TensorMetadata>> results_;
 };
 
-void RecomputeNode::Check(const std::vector<at::Tensor>& results) const {
-  const std::string segment = StrCat("checkpointed segment ", replay_->options().name, ": ");
+void RecomputeNode::Check(const SegmentReplay& replay,
+                          const std::vector<at::Tensor>& results) const {
+  const std::string segment = StrCat("checkpointed segment ", replay.options().name, ": ");
   if (results.size() != results_.size()) {
     ThrowOnError(FailedPreconditionError(segment, "the function returned ", results_.size(),
                                          " tensors in forward and ", results.size(),
@@ -77,8 +80,16 @@ void RecomputeNode::Check(const std::vector<at::Tensor>& results) const {
 }
 
 variable_list RecomputeNode::apply(variable_list&& gradients) {
-  TORCH_CHECK(replay_ != nullptr, torch::autograd::ERR_BACKWARD_TWICE);
-  const CheckpointOptions& options = replay_->options();
+  // Another backward may release them meanwhile.
+  std::shared_ptr<SegmentReplay> replay;
+  std::vector<at::Tensor> parameters;
+  {
+    const std::lock_guard lock(mutex_);
+    replay = replay_;
+    parameters = parameters_;
+  }
+  TORCH_CHECK(replay != nullptr, torch::autograd::ERR_BACKWARD_TWICE);
+  const CheckpointOptions& options = replay->options();
   if (c10::GradMode::is_enabled()) {
     ThrowOnError(UnimplementedError(
         "checkpointed segment ", options.name,
@@ -86,18 +97,18 @@ variable_list RecomputeNode::apply(variable_list&& gradients) {
         "be had: ",
         std::string(SavedTensorScope::Available().message())));
   }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!versions_[i].changed()) continue;
     ThrowOnError(FailedPreconditionError(
         "checkpointed segment ", options.name, ": a parameter, ",
-        Describe(TensorMetadata(parameters_[i])), ", was changed in place after forward: it is at ",
+        Describe(TensorMetadata(parameters[i])), ", was changed in place after forward: it is at ",
         "version ", versions_[i].now(), ", expected version ", versions_[i].saved()));
   }
-  const std::vector<at::Tensor> inputs = replay_->RestoreInputs();
+  const std::vector<at::Tensor> inputs = replay->RestoreInputs();
   std::vector<at::Tensor> results;
   if (options.counters != nullptr) ++options.counters->recomputes;
-  replay_->Run(inputs, &results);
-  Check(results);
+  replay->Run(inputs, &results);
+  Check(*replay, results);
 
   variable_list outputs, output_gradients, sources;
   for (std::size_t i = 0; i < differentiable.size(); ++i) {
@@ -107,14 +118,14 @@ variable_list RecomputeNode::apply(variable_list&& gradients) {
     output_gradients.push_back(gradients[i]);
   }
   std::vector<std::size_t> places;  // of sources
-  for (std::size_t i = 0; i < inputs.size() + parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < inputs.size() + parameters.size(); ++i) {
     if (!task_should_compute_output(i)) continue;
-    const at::Tensor& source = i < inputs.size() ? inputs[i] : parameters_[i - inputs.size()];
+    const at::Tensor& source = i < inputs.size() ? inputs[i] : parameters[i - inputs.size()];
     if (!source.defined() || !source.requires_grad()) continue;
     sources.push_back(source);
     places.push_back(i);
   }
-  variable_list found(inputs.size() + parameters_.size());
+  variable_list found(inputs.size() + parameters.size());
   if (outputs.empty() || sources.empty()) return found;
   const variable_list computed = torch::autograd::grad(
       outputs, sources, output_gradients, /*retain_graph=*/false, /*create_graph=*/false,

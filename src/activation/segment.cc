@@ -202,7 +202,9 @@ at::Tensor Segment::Restore(std::size_t number) {
   if (id < 0) tasks_.erase(task);
   check(*restored.version, "running it again");
   if (options.counters != nullptr) {
-    options.counters->recomputed_bytes += static_cast<std::int64_t>(restored.tensor.nbytes());
+    const bool has_bytes = restored.tensor.layout() == c10::kStrided;
+    options.counters->recomputed_bytes +=
+        has_bytes ? static_cast<std::int64_t>(restored.tensor.nbytes()) : 0;
   }
   return restored.tensor;
 }

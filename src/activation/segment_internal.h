@@ -13,6 +13,7 @@
 // The graph owns the slots, the slots own the segment. Inputs are saved by the policy that holds
 // around the segment: in a segment they are saved tensors of it, as operations would save them.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -53,7 +54,8 @@ class SegmentInput {
  public:
   explicit SegmentInput(const at::Tensor& tensor);
   /// A leaf with the values of forward. `number` is for messages, and `strides_differ` is set.
-  at::Tensor Restore(const std::string& segment, std::size_t number, bool& strides_differ) const;
+  at::Tensor Restore(const std::string& segment, std::size_t number,
+                     std::atomic<bool>& strides_differ) const;
   bool requires_grad() const { return requires_grad_; }
 
  private:
@@ -98,7 +100,7 @@ class SegmentReplay {
   KeptResults kept_;
   CheckpointCall::Function again_;
   bool is_recorded_ = false;
-  bool strides_differ_ = false;
+  std::atomic<bool> strides_differ_ = false;  // backward passes may run at once
 };
 
 class Segment : public std::enable_shared_from_this<Segment> {

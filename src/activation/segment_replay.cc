@@ -117,7 +117,7 @@ SegmentInput::SegmentInput(const at::Tensor& tensor) {
 }
 
 at::Tensor SegmentInput::Restore(const std::string& segment, std::size_t number,
-                                 bool& strides_differ) const {
+                                 std::atomic<bool>& strides_differ) const {
   if (!metadata_.has_value()) return {};
   if (version_.has_value() && version_->changed()) {
     ThrowOnError(FailedPreconditionError(
@@ -139,7 +139,8 @@ at::Tensor SegmentInput::Restore(const std::string& segment, std::size_t number,
 }
 
 SegmentReplay::SegmentReplay(const CheckpointOptions& options)
-    : options_(options), kept_(options.name, options.keep, options.generators) {
+    : options_(options),
+      kept_(options.name, options.keep, options.generators, options.preserve_random_state) {
   if (options.preserve_random_state) random_ = RandomState::Take(options.generators);
 }
 

@@ -517,5 +517,29 @@ TEST(Checkpoint, InputsAreSavedByThePolicyAround) {
   EXPECT_TRUE(SameBits(w.grad(), -at::ones({4}).sin().sin() * at::ones({4}).cos()));
 }
 
+TEST(Checkpoint, TakesTextAndArrays) {
+  const at::Tensor x = at::ones({3}).set_requires_grad(true);
+  const int numbers[] = {1, 2};
+  const auto run = [](const at::Tensor& in, const char* name, const int* powers) {
+    return std::string_view(name) == "gelu" ? at::gelu(in).pow(powers[1]) : in;
+  };
+  Checkpoint(run, x, "gelu", numbers).sum().backward();
+  const at::Tensor y = at::ones({3}).set_requires_grad(true);
+  run(y, "gelu", numbers).sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), y.grad()));
+}
+
+TEST(Checkpoint, CountsWithSparseTensorsToo) {
+  const auto counters = std::make_shared<CheckpointCounters>();
+  const at::Tensor sparse = at::eye(3).to_sparse();
+  const at::Tensor x = at::ones({3, 3}).set_requires_grad(true);
+  Checkpoint(
+      {.counters = counters}, [&](const at::Tensor& in) { return at::mm(sparse, in.sin()); }, x)
+      .sum()
+      .backward();
+  EXPECT_TRUE(at::allclose(x.grad(), at::ones({3, 3}).cos()));
+  EXPECT_EQ(counters->recomputes, 1);
+}
+
 }  // namespace
 }  // namespace ait

@@ -118,6 +118,26 @@ TEST(Keep, WhatIsKeptDoesNotRunAgain) {
   }
 }
 
+// Attention is marked as one that draws, also without dropout.
+TEST(Keep, WithoutTheStateOfGeneratorsTheyAreLeftAlone) {
+  const Block block;
+  const auto draw_after = [&](bool checkpoints) {
+    at::manual_seed(4);
+    const auto attend = [&](const at::Tensor& x) { return block.Attend(x.sin()); };
+    at::Tensor x = Input().set_requires_grad(true);
+    at::Tensor y = x;
+    for (int i = 0; i < 2; ++i) {
+      y = checkpoints ? Checkpoint({.preserve_random_state = false, .keep = AttentionOperators()},
+                                   attend, y)
+                      : attend(y);
+      at::rand({7});
+    }
+    y.sum().backward();
+    return at::rand({3});
+  };
+  EXPECT_TRUE(at::equal(draw_after(true), draw_after(false)));
+}
+
 TEST(Keep, SeveralBackwardPassesAndThreads) {
   const Block block;
   const auto train = [&](const at::Tensor& loss) {

@@ -28,6 +28,9 @@
 // changed; the text names the segment, the tensor and both values. What the function throws comes
 // out as it is. After either, the thread is as before, and backward can be run again.
 //
+// A segment is recomputed under a lock of its own, so a function may not run a backward of its own
+// if its segment has operations on several devices, nor wait for a thread that destroys the graph.
+//
 // Where Python's engine runs autograd (`SavedTensorScope::Available`), segments fall back to a
 // `torch::autograd::Function`: always recomputed whole, first order only, and gradients only for
 // the tensors of inputs and for parameters (docs/activation.md).
@@ -123,6 +126,13 @@ class CheckpointCall {
   std::vector<at::Tensor> inputs_;  // kFunction: as they were given
 };
 
+/// How a held copy is given to a function that was called with `Input`: an array has become a
+/// pointer.
+template <typename Input>
+using GivenAgain = std::conditional_t<std::is_array_v<std::remove_reference_t<Input>> ||
+                                          std::is_function_v<std::remove_reference_t<Input>>,
+                                      std::decay_t<Input>&, Input&&>;
+
 /// A function and copies of its inputs. `Inputs` are as they were given, references or not.
 template <typename Function, typename... Inputs>
 struct HeldCall {
@@ -143,7 +153,9 @@ struct HeldCall {
     auto next = tensors.begin();
     copy.ForEachInput([&](at::Tensor& input) { input = *next++; });
     return std::apply(
-        [&](auto&... held) { return std::invoke(copy.function, static_cast<Inputs&&>(held)...); },
+        [&](auto&... held) {
+          return std::invoke(copy.function, static_cast<GivenAgain<Inputs>>(held)...);
+        },
         copy.inputs);
   }
 };
