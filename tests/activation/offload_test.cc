@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "activation/activation_fixtures.h"
+#include "ait/activation/checkpoint.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/statistics.h"
 #include "support/status_matchers.h"
@@ -270,6 +271,36 @@ TEST(ActivationOffload, GraphOutlivesThePolicy) {
   }
   loss.backward();
   EXPECT_TRUE(at::equal(x.grad(), plain));
+}
+
+TEST(ActivationOffload, AroundAndInsideOfCheckpoints) {
+  const at::Tensor weight = (at::randn({64, 64}) * 0.1).set_requires_grad(true);
+  const auto block = [&](const at::Tensor& in) { return in + in.mm(weight).tanh().sin(); };
+  const at::Tensor start = at::randn({128, 64});
+  const auto gradient = [&](const auto& segment) {
+    at::Tensor x = start;
+    for (int i = 0; i < 4; ++i) x = segment(x);
+    x.square().sum().backward();
+    const at::Tensor taken = weight.grad();
+    weight.mutable_grad() = at::Tensor();
+    return taken;
+  };
+  const at::Tensor plain = gradient(block);
+  const auto around = Make({}), inside = Make({});
+  {
+    const SavedTensorScope scope(around);
+    EXPECT_TRUE(
+        at::equal(gradient([&](const at::Tensor& x) { return Checkpoint(block, x); }), plain));
+    EXPECT_GT(around->statistics().moved, 2);  // inputs of segments
+  }
+  const auto moves = [&](const at::Tensor& x) {
+    const SavedTensorScope scope(inside);
+    return block(x);
+  };
+  EXPECT_TRUE(
+      at::equal(gradient([&](const at::Tensor& x) { return Checkpoint(moves, x); }), plain));
+  WaitUntilEmpty(*around);
+  WaitUntilEmpty(*inside);
 }
 
 /// Has room for some blocks.
