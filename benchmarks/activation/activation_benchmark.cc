@@ -13,6 +13,9 @@
 // were not there before; gpt12/resident/live: how much less is resident after forward, as a part of
 // how much less lives; gpt12/planned_half/plain, gpt12/<variant>/plain: milliseconds.
 //
+// The rows of recomputing are those of the variant recompute=block; the others that ran have rows of
+// their own.
+//
 // Settings: rounds=4 (a process), blocks=3, allocator=pool (or malloc),
 // variants=plain,block,planned,products,attention,bf16,int8,file, directory=/tmp.
 
@@ -149,22 +152,24 @@ void AddRows(Report& report, const std::string& name, std::map<std::string, Samp
   const auto has = [&](const std::string& variant) {
     return ours.contains(variant) && ours.contains("plain");
   };
+  const std::string recomputing = report.Setting("recompute", "block");
   Samples& plain = ours["plain"];
   for (const auto& [variant, samples] : ours) {
     if (variant == "plain" || !has(variant)) continue;
-    const std::string row = variant == "block"     ? "/step/plain"
+    const std::string row = variant == recomputing ? "/step/plain"
                             : variant == "planned" ? "/planned_half/plain"
                                                    : "/" + variant + "/plain";
     report.AddTime(name + row,
                    {.ms = samples.step(), .baseline = "own plain", .baseline_ms = plain.step()});
+    report.Note("variant", variant);
     report.Note("live_mib", Median(samples.live_mib));
     report.Note("live_mib_plain", Median(plain.live_mib));
     for (const char* const key : {"predicted_mib", "measured_mib", "kept_mib", "recomputed"}) {
       if (samples.last.contains(key)) report.Note(key, samples.last[key]);
     }
   }
-  if (has("block")) {
-    Samples& block = ours["block"];
+  if (has(recomputing)) {
+    Samples& block = ours[recomputing];
     const double live = Median(block.live_mib), live_plain = Median(plain.live_mib);
     const double fall = Median(plain.resident_mib) - Median(block.resident_mib);
     report.AddValue(name + "/live/plain", live, "MiB", "own plain", live_plain, live_plain / live);
