@@ -24,6 +24,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <malloc.h>
+#include <time.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -99,6 +100,13 @@ class Training {
   std::vector<at::Tensor> parameters_, means_, variances_, steps_;
 };
 
+/// Of all threads of this process, user and system.
+double CpuMilliseconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
 /// The child: trains, and prints one JSON object.
 int RunChild(const std::string& variant, int steps, int layers, int threads) {
   if (variant == "glibc-trim") {
@@ -120,10 +128,11 @@ int RunChild(const std::string& variant, int steps, int layers, int threads) {
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
   Training training({.layers = layers, .width = 384, .heads = 6, .context = 256, .batch = 8});
-  json result = {{"step_ms", json::array()}};
+  json result = {{"step_ms", json::array()}, {"cpu_ms", json::array()}};
   double seen_resident = 0, seen_live = 0;
   for (int step = -2; step < steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
+    const double cpu_begin = CpuMilliseconds();
     std::chrono::steady_clock::duration looking{};
     training.Step([&] {
       const auto looked = std::chrono::steady_clock::now();
@@ -132,6 +141,7 @@ int RunChild(const std::string& variant, int steps, int layers, int threads) {
       looking = std::chrono::steady_clock::now() - looked;
     });
     if (step < 0) continue;
+    result["cpu_ms"].push_back(CpuMilliseconds() - cpu_begin);
     result["step_ms"].push_back(std::chrono::duration<double, std::milli>(
                                     std::chrono::steady_clock::now() - begin - looking)
                                     .count());
@@ -176,9 +186,11 @@ int Run(int argc, char** argv) {
       live[variant].push_back(result["live_mib"]);
       if (result.contains("pool")) pool = result["pool"];
       const std::vector<double> ms = result["step_ms"];
-      std::printf("%s: step %.1f ms (min %.1f), resident %.0f MiB after forward, live %.0f MiB\n",
-                  variant.c_str(), Median(ms), *std::ranges::min_element(ms),
-                  result["resident_mib"].get<double>(), result["live_mib"].get<double>());
+      std::printf(
+          "%s: step %.1f ms (min %.1f), of CPU %.1f ms, resident %.0f MiB after forward, live %.0f "
+          "MiB\n",
+          variant.c_str(), Median(ms), *std::ranges::min_element(ms), Median(result["cpu_ms"]),
+          result["resident_mib"].get<double>(), result["live_mib"].get<double>());
       std::fflush(stdout);
     }
   }

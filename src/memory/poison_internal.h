@@ -22,13 +22,17 @@
 namespace ait::inline v0::internal {
 
 #ifdef AIT_INTERNAL_ASAN
+constexpr bool kPoisons = true;
 inline void Poison(const void* begin, std::size_t bytes) {
   __asan_poison_memory_region(begin, bytes);
 }
 inline void Unpoison(const void* begin, std::size_t bytes) {
   __asan_unpoison_memory_region(begin, bytes);
 }
+inline bool IsPoisoned(const void* byte) { return __asan_address_is_poisoned(byte) != 0; }
 #else
+constexpr bool kPoisons = false;
+inline bool IsPoisoned(const void*) { return false; }
 inline void Poison(const void*, std::size_t) {}
 inline void Unpoison(const void*, std::size_t) {}
 #endif

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ait/memory/statistics.h"
+#include "memory/poison_internal.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -298,6 +299,18 @@ TEST(Pool, TakesAndReturnsTheSameOfItsUpstream) {
   }
   EXPECT_EQ(counted->statistics().current_bytes, 0);
   EXPECT_EQ(counted->statistics().current_count, 0);
+}
+
+TEST(Pool, TellsAddressSanitizerWhatIsFree) {
+  if (!internal::kPoisons) GTEST_SKIP() << "built without AddressSanitizer";
+  const auto pool = MakePool();
+  for (const std::size_t bytes : {std::size_t{100}, 5 * kMiB + 10}) {
+    char* const block = static_cast<char*>(pool->Allocate(bytes).value());
+    EXPECT_FALSE(internal::IsPoisoned(block + bytes - 1));
+    EXPECT_TRUE(internal::IsPoisoned(block + bytes + 8)) << "past the end";
+    pool->Deallocate(block, bytes);
+    EXPECT_TRUE(internal::IsPoisoned(block));
+  }
 }
 
 // Against a model: blocks never overlap, what is written stays, and when all is free it is one piece.

@@ -44,10 +44,10 @@ namespace ait::inline v0 {
 struct StagingOptions {
   /// Of the staging blocks; best pinned for the device, and a pool. Empty: a pool over ordinary
   /// memory of the host, from which a GPU's copies wait.
-  MemoryHandle memory;
-  std::shared_ptr<DeviceRuntime> gpus;  ///< null: DeviceRuntime::Open()
-  Device device{0};                     ///< the GPU whose tensors are copied
-  Bytes max_in_flight = MiB(256);       ///< of blocks; beyond, a copy waits for the oldest ones
+  MemoryHandle memory = {};
+  std::shared_ptr<DeviceRuntime> gpus = nullptr;  ///< null: DeviceRuntime::Open()
+  Device device{0};                               ///< the GPU whose tensors are copied
+  Bytes max_in_flight = MiB(256);  ///< of blocks; beyond, a copy waits for the oldest ones
 };
 
 class Staging;
