@@ -65,9 +65,9 @@ Status AssignThreads(const Machine& machine, int service_cores, RankLayout& rank
 }
 
 /// The same number of threads for all, since all wait for the slowest.
-void CountThreads(const Budget& budget, CpuSharing sharing, HostLayout& host) {
+void CountThreads(const Budget& budget, HostLayout& host) {
   const int share = budget.cpu_count() / static_cast<int>(host.ranks.size());
-  int threads = sharing == CpuSharing::kCpus ? 1 : share;
+  int threads = host.sharing == CpuSharing::kCpus ? 1 : share;
   for (const RankLayout& rank : host.ranks) threads = std::min(threads, rank.compute.size());
   for (RankLayout& rank : host.ranks) {
     rank.threads = std::max(1, threads);
@@ -90,17 +90,27 @@ std::optional<int> MemoryNodeOf(const Machine& machine, const Budget& budget,
   return internal::NearestNode(machine, nodes.front(), with_memory);
 }
 
-/// Caches that CPUs of several ranks are in.
-void NoteSharing(const Machine& machine, HostLayout& host) {
-  if (host.sharing == CpuSharing::kCpus) {
-    host.notes.push_back(StrCat("more ranks than CPUs: all share ", host.ranks[0].cpus.ToString()));
-    return;
-  }
-  if (host.sharing == CpuSharing::kCores) {
-    host.notes.push_back("more ranks than cores: ranks share cores");
-  }
-  std::map<int, NodeSet> ranks_of;  // by cache
+/// CPUs, cores and caches that several ranks are on.
+void NoteSharing(const Machine& machine, const std::vector<CpuSharing>& sharing, HostLayout& host) {
+  std::map<int, IdSet> together;  // ranks that share CPUs, by the first of these
+  bool shares_cores = false;
   for (std::size_t rank = 0; rank < host.ranks.size(); ++rank) {
+    shares_cores = shares_cores || sharing[rank] == CpuSharing::kCores;
+    if (sharing[rank] != CpuSharing::kCpus) continue;
+    together[host.ranks[rank].cpus.front()].Add(static_cast<int>(rank));
+  }
+  for (const auto& [cpu, ranks] : together) {
+    const bool is_all = ranks.size() == static_cast<int>(host.ranks.size());
+    const CpuSet& cpus = host.ranks[static_cast<std::size_t>(ranks.front())].cpus;
+    host.notes.push_back(
+        StrCat("more ranks than CPUs: ", is_all ? "all" : StrCat("ranks ", ranks.ToString()),
+               " share ", cpus.ToString()));
+    if (is_all) return;
+  }
+  if (shares_cores) host.notes.push_back("more ranks than cores: ranks share cores");
+  std::map<int, IdSet> ranks_of;  // by cache
+  for (std::size_t rank = 0; rank < host.ranks.size(); ++rank) {
+    if (sharing[rank] == CpuSharing::kCpus) continue;  // told already
     for (int cpu : host.ranks[rank].cpus) {
       ranks_of[machine.FindCpu(cpu)->cache_group].Add(static_cast<int>(rank));
     }
@@ -148,21 +158,22 @@ StatusOr<HostLayout> LayOutRanks(const Machine& machine, const Budget& budget,
     return DivideCpus(machine, budget, options.ranks).status();
   }
   AIT_ASSIGN_OR_RETURN(RankPlaces places, internal::PlaceRanks(machine, usable, options));
-  HostLayout host = {.sharing = places.sharing, .notes = std::move(places.notes)};
+  HostLayout host = {.sharing = *std::ranges::max_element(places.sharing),
+                     .notes = std::move(places.notes)};
   for (std::size_t i = 0; i < places.cpus.size(); ++i) {
     RankLayout rank = {.cpus = std::move(places.cpus[i])};
     rank.nodes = internal::NodesOf(machine, rank.cpus);
     rank.memory_node = MemoryNodeOf(machine, budget, rank.nodes);
     if (i < places.gpus.size()) rank.gpu = places.gpus[i];
-    if (host.sharing == CpuSharing::kCpus) {
+    if (places.sharing[i] == CpuSharing::kCpus) {
       rank.compute = rank.communication = rank.loaders = rank.cpus;
     } else {
       AIT_RETURN_IF_ERROR(AssignThreads(machine, options.service_cores, rank));
     }
     host.ranks.push_back(std::move(rank));
   }
-  CountThreads(budget, host.sharing, host);
-  NoteSharing(machine, host);
+  CountThreads(budget, host);
+  NoteSharing(machine, places.sharing, host);
   return host;
 }
 

@@ -105,7 +105,7 @@ StatusOr<RankPlaces> PlaceOn(const Machine& machine, const CpuSet& cpus, int ran
   if (cores == 0) {
     AIT_ASSIGN_OR_RETURN(const CpuDivision division, DivideEqually(machine, cpus, ranks));
     for (const RankCpus& rank : division.ranks) places.cpus.push_back(rank.cpus);
-    places.sharing = division.sharing;
+    places.sharing.assign(places.cpus.size(), division.sharing);
     if (scatters) places.cpus = Scatter(machine, places.cpus);
     return places;
   }
@@ -129,6 +129,7 @@ StatusOr<RankPlaces> PlaceOn(const Machine& machine, const CpuSet& cpus, int ran
   }
   if (scatters) places.cpus = Scatter(machine, places.cpus);
   places.cpus.resize(count);
+  places.sharing.assign(count, CpuSharing::kNothing);
   return places;
 }
 
@@ -194,6 +195,7 @@ StatusOr<RankPlaces> PlaceByGpu(const Machine& machine, const CpuSet& usable,
       ranks_of[best].push_back(rank);
     }
     places.cpus.resize(homes.size());
+    places.sharing.resize(homes.size());
     for (auto& [node, ranks] : ranks_of) {
       if (ranks.empty()) continue;
       std::sort(ranks.begin(), ranks.end());
@@ -202,8 +204,8 @@ StatusOr<RankPlaces> PlaceByGpu(const Machine& machine, const CpuSet& usable,
                                    options.cores, LayoutPolicy::kCompact));
       for (std::size_t i = 0; i < ranks.size(); ++i) {
         places.cpus[ranks[i]] = std::move(here.cpus[i]);
+        places.sharing[ranks[i]] = here.sharing[i];
       }
-      places.sharing = std::max(places.sharing, here.sharing);
     }
     for (const auto& [node, cpus] : cpus_of) {
       if (!ranks_of[node].empty()) continue;

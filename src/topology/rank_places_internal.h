@@ -16,7 +16,7 @@ namespace ait::inline v0::internal {
 struct RankPlaces {
   std::vector<CpuSet> cpus;              // by rank
   std::vector<std::optional<int>> gpus;  // by rank; of kGpu alone
-  CpuSharing sharing = CpuSharing::kNothing;
+  std::vector<CpuSharing> sharing;       // by rank
   std::vector<std::string> notes;
 };
 

@@ -151,6 +151,25 @@ TEST(RankLayout, UnevenGpusGiveEqualThreadsAndANote) {
   EXPECT_THAT(one.notes, Contains(HasSubstr("no rank's GPU is on node 1: its CPUs 8-15")));
 }
 
+TEST(RankLayout, RanksThatShareCpusLeaveTheOthersTheirLayout) {
+  Machine machine = MakeMachine(2, 1, 4, 2);  // CPUs 0-3,8-11 and 4-7,12-15
+  const Budget budget = {.affinity = {CpuSet::Parse("0,4-7,12-15").value(), "the test"}};
+  ASSERT_OK_AND_ASSIGN(
+      const HostLayout host,
+      LayOutRanks(machine, budget,
+                  {.ranks = 4, .policy = LayoutPolicy::kGpu, .gpu_nodes = {{0}, {0}, {1}, {0}}}));
+  EXPECT_THAT(Cpus(host), ElementsAre("0", "0", "4-7,12-15", "0"));
+  EXPECT_EQ(host.sharing, CpuSharing::kCpus);
+  for (const std::size_t rank : {0, 1, 3}) {
+    EXPECT_EQ(host.ranks[rank].compute, CpuSet({0}));
+    EXPECT_EQ(host.ranks[rank].loaders, CpuSet({0}));
+  }
+  EXPECT_EQ(host.ranks[2].compute.ToString(), "4-7");
+  EXPECT_EQ(host.ranks[2].communication.ToString(), "15");
+  EXPECT_EQ(host.ranks[2].loaders.ToString(), "12-14");
+  EXPECT_THAT(host.notes, Contains("more ranks than CPUs: ranks 0-1,3 share 0"));
+}
+
 TEST(RankLayout, AnUnknownNodeIsNotGuessed) {
   const Machine machine = MakeMachine(2, 1, 4, 1);
   const HostLayout none =

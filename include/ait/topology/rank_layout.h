@@ -78,9 +78,9 @@ struct RankLayout {
 };
 
 struct HostLayout {
-  std::vector<RankLayout> ranks;  // by local rank
-  CpuSharing sharing = CpuSharing::kNothing;
-  std::vector<std::string> notes;  // what is not as one would wish, for people
+  std::vector<RankLayout> ranks;              // by local rank
+  CpuSharing sharing = CpuSharing::kNothing;  // of the ranks that share most
+  std::vector<std::string> notes;             // what is not as one would wish, for people
 };
 
 /// Lays out the ranks. **Errors.** InvalidArgument: a number below its least value; kGpu without a
