@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <fstream>
 #include <numeric>
 #include <optional>
 #include <system_error>
@@ -101,16 +102,49 @@ PageCount CountOfMapping(std::string_view line, std::size_t mapping_bytes) {
   return count;
 }
 
-/// The part of a mapping's count that is known of `bytes` of it.
-PageCount PartOf(const PageCount& whole, Bytes bytes, bool is_all) {
-  if (is_all) return whole;
-  if (whole.by_node.empty()) return {.untouched = bytes};
-  if (whole.by_node.size() == 1) {
-    const auto& [node, touched] = *whole.by_node.begin();
-    const Bytes here = std::min(bytes, touched);
-    return {.by_node = {{node, here}}, .untouched = Bytes(bytes.value() - here.value())};
+/// Counts pages that exist by pagemap: on `node`, or where that is none as unknown. Pages that may be
+/// the common one of zeros are unknown too, and so is all if the file cannot be read.
+PageCount CountByPagemap(const SystemRoots& roots, std::optional<int> node, std::uintptr_t begin,
+                         std::uintptr_t end) {
+  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+  constexpr std::uint64_t kFile = std::uint64_t{1} << 61;       // or shared memory
+  constexpr std::uint64_t kExclusive = std::uint64_t{1} << 56;  // in this process alone
+  const std::uintptr_t first = begin / kPage;
+  std::vector<std::uint64_t> entries((end - 1) / kPage - first + 1);
+  std::ifstream file(roots.proc + "/self/pagemap", std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(first * sizeof(std::uint64_t)));
+  file.read(reinterpret_cast<char*>(entries.data()),
+            static_cast<std::streamsize>(entries.size() * sizeof(std::uint64_t)));
+  PageCount count;
+  if (!file) {
+    count.unknown = Signed(end - begin);
+    count.is_exact = false;
+    return count;
   }
-  return {.unknown = bytes};
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Bytes bytes = Overlap((first + i) * kPage, kPage, begin, end);
+    if ((entries[i] & kPresent) == 0) {
+      Add(count.untouched, bytes);
+    } else if (node && (entries[i] & (kFile | kExclusive)) != 0) {
+      Add(count.by_node[*node], bytes);
+    } else {
+      Add(count.unknown, bytes);
+      count.is_exact = false;
+    }
+  }
+  return count;
+}
+
+/// What is known of the part [begin, end) of a mapping whose count is `whole`: numa_maps does not
+/// say which pages of it exist.
+PageCount PartOf(const PageCount& whole, const SystemRoots& roots, std::uintptr_t begin,
+                 std::uintptr_t end) {
+  const Bytes bytes = Signed(end - begin);
+  if (whole.by_node.empty()) return {.untouched = bytes};
+  const int node = whole.by_node.begin()->first;
+  const bool is_one = whole.by_node.size() == 1;
+  if (is_one && whole.untouched == Bytes(0)) return {.by_node = {{node, bytes}}};
+  return CountByPagemap(roots, is_one ? std::optional(node) : std::nullopt, begin, end);
 }
 
 /// Counts by numa_maps. False if it cannot be read.
@@ -134,11 +168,11 @@ bool CountByMaps(const SystemRoots& roots, std::uintptr_t begin, std::uintptr_t 
     seen += static_cast<std::uintptr_t>(bytes.value());
     const auto found = line_of.find(*from);
     if (found == line_of.end()) {
-      count.Add({.unknown = bytes});
-      count.is_exact = false;
+      count.Add({.unknown = bytes, .is_exact = false});
     } else {
-      count.Add(
-          PartOf(CountOfMapping(found->second, *to - *from), bytes, *from >= begin && *to <= end));
+      const PageCount whole = CountOfMapping(found->second, *to - *from);
+      const bool is_all = *from >= begin && *to <= end;
+      count.Add(is_all ? whole : PartOf(whole, roots, std::max(*from, begin), std::min(*to, end)));
     }
   }
   Add(count.unknown, Signed(end - begin - std::min(seen, end - begin)));
@@ -177,6 +211,7 @@ void PageCount::Add(const PageCount& other) {
   for (const auto& [node, bytes] : other.by_node) ait::Add(by_node[node], bytes);
   ait::Add(untouched, other.untouched);
   ait::Add(unknown, other.unknown);
+  is_exact = is_exact && other.is_exact;
 }
 
 void JudgePlacement(const PlacementExpectation& expected, PlacementReport& report) {
