@@ -2,6 +2,7 @@
 #include "ait/memory/pinned.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <list>
 #include <map>
@@ -15,6 +16,7 @@
 #include "ait/memory/heap.h"
 #include "ait/memory/numa.h"
 #include "memory/mapping_internal.h"
+#include "memory/numa_nodes_internal.h"
 #include "memory/page_lock_internal.h"
 #include "memory/region_allocator_internal.h"
 
@@ -42,7 +44,10 @@ struct Region {
   std::size_t alignment = kPage;
   int node = -1;  // for which it was made
   bool is_locked = false;
-  bool is_elsewhere = false;  // and does not lie there
+  bool is_elsewhere = false;  // and does not lie there, or not all of it
+
+  /// Another that is made later may be better.
+  bool is_kept() const { return is_locked && !is_elsewhere; }
 };
 
 struct Slab {
@@ -54,8 +59,9 @@ struct Slab {
 
 class PinnedResource::Impl {
  public:
-  Impl(const PinnedOptions& options, PageLock& lock)
+  Impl(const PinnedOptions& options, internal::NumaNodes nodes, PageLock& lock)
       : options_(options),
+        nodes_(std::move(nodes)),
         lock_(lock),
         method_(options.gpus->count() > 0 ? PinMethod::kCuda : PinMethod::kLock) {}
 
@@ -74,19 +80,23 @@ class PinnedResource::Impl {
   using NodeAndSize = std::pair<int, std::size_t>;
 
   bool IsInChild() const { return forks_ != ForkSafeMutex::forks(); }
-  int NodeWanted() const { return options_.node ? *options_.node : lock_.CurrentNode(); }
+  int NodeWanted() const;
+  bool IsElsewhere(const Region& region) const;
   StatusOr<void*> AllocateSmall(std::size_t bytes, std::size_t alignment, int node);
   StatusOr<void*> AllocateLarge(std::size_t bytes, std::size_t alignment, int node);
   std::optional<Region> TakeFree(std::size_t bytes, std::size_t alignment, int node);
   void* TakePart(Slab& slab, std::size_t bytes, std::size_t alignment);
+  void* TakePartOf(int node, bool may_be_elsewhere, std::size_t bytes, std::size_t alignment);
   void TakeOldestAbove(std::int64_t cached, std::vector<Region>& taken);
 
-  StatusOr<Region> Make(std::size_t bytes, std::size_t alignment, int node);
+  StatusOr<Region> Make(std::size_t bytes, std::size_t alignment, int node,
+                        const std::function<bool()>& find);
   StatusOr<Region> TryMake(std::size_t bytes, std::size_t alignment, int node);
   Status Lock(const Region& region);
   void GiveUp(const Region& region);
 
   const PinnedOptions options_;
+  const internal::NumaNodes nodes_;
   PageLock& lock_;
   const PinMethod method_;
   const int forks_ = ForkSafeMutex::forks();
@@ -125,21 +135,39 @@ void* PinnedResource::Impl::TakePart(Slab& slab, std::size_t bytes, std::size_t 
   return slab.region.data + *offset;
 }
 
+/// A part of a slab that was made for `node`; nullptr if none has room. Under the mutex.
+void* PinnedResource::Impl::TakePartOf(int node, bool may_be_elsewhere, std::size_t bytes,
+                                       std::size_t alignment) {
+  for (auto& [begin, slab] : slabs_) {
+    if (slab.region.node != node || (slab.region.is_elsewhere && !may_be_elsewhere)) continue;
+    if (void* const block = TakePart(slab, bytes, alignment)) return block;
+  }
+  return nullptr;
+}
+
 StatusOr<void*> PinnedResource::Impl::AllocateSmall(std::size_t bytes, std::size_t alignment,
                                                     int node) {
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [begin, slab] : slabs_) {
-      if (slab.region.node != node) continue;
-      if (void* const block = TakePart(slab, bytes, alignment)) return block;
-    }
+    if (void* const block = TakePartOf(node, false, bytes, alignment)) return block;
   }
-  AIT_ASSIGN_OR_RETURN(
-      Region region, Make(Up(static_cast<std::size_t>(options_.slab.value()), kPage), kPage, node));
+  void* block = nullptr;
+  const auto find = [&] {
+    const std::lock_guard lock(mutex_);
+    block = TakePartOf(node, false, bytes, alignment);
+    if (block == nullptr) block = TakePartOf(node, true, bytes, alignment);
+    return block != nullptr;
+  };
+  const StatusOr<Region> region =
+      Make(Up(static_cast<std::size_t>(options_.slab.value()), kPage), kPage, node, find);
+  // Is the new one elsewhere too, one serves as well as two.
+  if (region.ok() && region->is_elsewhere && find()) GiveUp(*region);
+  if (block != nullptr) return block;
+  AIT_RETURN_IF_ERROR(region.status());
   const std::lock_guard lock(mutex_);
-  cached_ += static_cast<std::int64_t>(region.bytes);
-  Slab slab = {.region = region, .parts = RegionAllocator(region.bytes)};
-  const auto made = slabs_.emplace(region.data, std::move(slab)).first;
+  cached_ += static_cast<std::int64_t>(region->bytes);
+  Slab slab = {.region = *region, .parts = RegionAllocator(region->bytes)};
+  const auto made = slabs_.emplace(region->data, std::move(slab)).first;
   return TakePart(made->second, bytes, alignment);
 }
 
@@ -167,7 +195,14 @@ StatusOr<void*> PinnedResource::Impl::AllocateLarge(std::size_t bytes, std::size
     region = TakeFree(size, alignment, node);
   }
   if (!region) {
-    AIT_ASSIGN_OR_RETURN(region, Make(size, std::max(alignment, kPage), node));
+    const auto find = [&] {
+      const std::lock_guard lock(mutex_);
+      region = TakeFree(size, alignment, node);
+      return region.has_value();
+    };
+    const StatusOr<Region> made = Make(size, std::max(alignment, kPage), node, find);
+    if (made.ok()) region = *made;
+    if (!region) return made.status();
   }
   const std::lock_guard lock(mutex_);
   asked_ += static_cast<std::int64_t>(bytes);
@@ -186,8 +221,8 @@ void PinnedResource::Impl::Deallocate(void* block, std::size_t bytes) {
       large_.erase(found);
       asked_ -= static_cast<std::int64_t>(bytes);
       taken_ -= static_cast<std::int64_t>(region.bytes);
-      if (region.is_elsewhere) {
-        evicted.push_back(region);  // the next one may be where it should
+      if (!region.is_kept()) {
+        evicted.push_back(region);
       } else {
         cached_ += static_cast<std::int64_t>(region.bytes);
         free_.emplace(NodeAndSize(region.node, region.bytes), Free{region, next_age_++});
@@ -201,7 +236,7 @@ void PinnedResource::Impl::Deallocate(void* block, std::size_t bytes) {
       if (!slab.parts.Free(static_cast<std::size_t>(begin - slab.region.data), size)) return;
       asked_ -= static_cast<std::int64_t>(bytes);
       taken_ -= static_cast<std::int64_t>(size);
-      if (slab.parts.is_empty() && slab.region.is_elsewhere) {
+      if (slab.parts.is_empty() && !slab.region.is_kept()) {
         evicted.push_back(slab.region);
         slabs_.erase(std::prev(next));
       } else if (slab.parts.is_empty()) {
@@ -249,10 +284,15 @@ Bytes PinnedResource::Impl::Trim() {
   return InBytes(bytes);
 }
 
-StatusOr<Region> PinnedResource::Impl::Make(std::size_t bytes, std::size_t alignment, int node) {
+/// Makes a region. Where it cannot be had, `find` looks again for what other threads have given back
+/// meanwhile: before what is kept goes, and at the end. Then the error does not count.
+StatusOr<Region> PinnedResource::Impl::Make(std::size_t bytes, std::size_t alignment, int node,
+                                            const std::function<bool()>& find) {
   StatusOr<Region> region = TryMake(bytes, alignment, node);
-  const bool is_short = region.status().code() == StatusCode::kResourceExhausted;
-  return is_short && Trim() > Bytes(0) ? TryMake(bytes, alignment, node) : region;
+  if (region.status().code() != StatusCode::kResourceExhausted || find()) return region;
+  if (Trim() > Bytes(0)) region = TryMake(bytes, alignment, node);
+  if (!region.ok()) find();
+  return region;
 }
 
 StatusOr<Region> PinnedResource::Impl::TryMake(std::size_t bytes, std::size_t alignment, int node) {
@@ -268,12 +308,7 @@ StatusOr<Region> PinnedResource::Impl::TryMake(std::size_t bytes, std::size_t al
     return locked;
   }
   region.is_locked = locked.ok();
-  // Locked pages exist, so they say where they are: elsewhere if the node was full, or the thread
-  // has moved meanwhile.
-  if (region.is_locked && node >= 0) {
-    const int actual = lock_.NodeOf(block);
-    region.is_elsewhere = actual >= 0 && actual != node;
-  }
+  region.is_elsewhere = region.is_locked && node >= 0 && IsElsewhere(region);
   const std::lock_guard lock(mutex_);
   if (region.is_locked) {
     counters_.locked = Sum(counters_.locked, bytes);
@@ -284,6 +319,28 @@ StatusOr<Region> PinnedResource::Impl::TryMake(std::size_t bytes, std::size_t al
     if (counters_.pageable_count++ == 0) counters_.pageable_reason = Message(locked);
   }
   return region;
+}
+
+/// The node that memory shall lie on; -1 if unknown. Of a thread on a node without memory, the
+/// nearest that has some, where its pages come from.
+int PinnedResource::Impl::NodeWanted() const {
+  if (options_.node) return *options_.node;
+  const int node = lock_.CurrentNode();
+  return nodes_.online.contains(node) ? nodes_.NearestWithMemory(node).value_or(node) : node;
+}
+
+/// Locked pages exist, so they say where they are: elsewhere if the node was full or became so, or
+/// the thread has moved meanwhile. Some pages tell for all.
+bool PinnedResource::Impl::IsElsewhere(const Region& region) const {
+  constexpr std::size_t kSamples = 16;
+  const std::size_t pages = region.bytes / kPage;
+  const std::size_t samples = std::min(pages, kSamples);
+  for (std::size_t i = 0; i < samples; ++i) {  // the first and the last among them
+    const std::size_t page = samples == 1 ? 0 : i * (pages - 1) / (samples - 1);
+    const int actual = lock_.NodeOf(region.data + page * kPage);
+    if (actual >= 0 && actual != region.node) return true;
+  }
+  return false;
 }
 
 Status PinnedResource::Impl::Lock(const Region& region) {
@@ -356,8 +413,9 @@ StatusOr<PinnedOptions> Complete(PinnedOptions options) {
 StatusOr<std::shared_ptr<PinnedResource>> PinnedResourceMaker::Make(const PinnedOptions& options,
                                                                     PageLock& lock) {
   AIT_ASSIGN_OR_RETURN(const PinnedOptions complete, Complete(options));
+  AIT_ASSIGN_OR_RETURN(internal::NumaNodes nodes, internal::ReadNumaNodes(complete.roots));
   return std::shared_ptr<PinnedResource>(new PinnedResource(
-      complete.upstream, std::make_unique<PinnedResource::Impl>(complete, lock)));
+      complete.upstream, std::make_unique<PinnedResource::Impl>(complete, std::move(nodes), lock)));
 }
 
 StatusOr<std::shared_ptr<PinnedResource>> PinnedResource::Create(const PinnedOptions& options) {

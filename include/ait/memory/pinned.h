@@ -51,7 +51,7 @@ struct PinnedOptions {
   /// Where the pages come from. Empty: a NumaResource on `node`, or the heap if there is none.
   MemoryHandle upstream = {};
   /// NUMA node of all blocks. Empty: that of the resource below; if it has none, each block lies on
-  /// the node of the thread that asks for it.
+  /// the node of the thread that asks for it, or the nearest with memory.
   std::optional<int> node = {};
   /// Whose memory it is pinned for. Null: what DeviceRuntime::Open finds.
   std::shared_ptr<DeviceRuntime> gpus = nullptr;
@@ -67,8 +67,10 @@ struct PinnedCounters {
   Bytes cached{0};         ///< kept for reuse, and the free part of slabs
   Bytes locked{0};         ///< all that is locked now
   std::int64_t locks = 0;  ///< calls that locked: none more in steady state
-  Bytes misplaced{0};      ///< locked, but on another node than it should be; not kept for reuse
-  Bytes pageable{0};       ///< held but not locked, under PinFailure::kUsePageable
+  Bytes misplaced{
+      0};             ///< locked, but on another node than it should be (some pages are asked); not
+                      ///< kept for reuse
+  Bytes pageable{0};  ///< held but not locked, under PinFailure::kUsePageable; not kept either
   std::int64_t pageable_count = 0;  ///< pieces of memory that could not be locked so far
   std::string pageable_reason;      ///< of the first of them
 };
