@@ -36,10 +36,12 @@ StatusOr<void*> StatisticsResource::DoAllocate(std::size_t bytes, std::size_t al
 }
 
 void StatisticsResource::DoDeallocate(void* block, std::size_t bytes, std::size_t alignment) {
+  {  // first: the block may be another thread's as soon as it is back, and be counted again
+    const std::lock_guard lock(mutex_);
+    statistics_.current_bytes -= static_cast<std::int64_t>(bytes);
+    --statistics_.current_count;
+  }
   upstream().Deallocate(block, bytes, alignment);
-  const std::lock_guard lock(mutex_);
-  statistics_.current_bytes -= static_cast<std::int64_t>(bytes);
-  --statistics_.current_count;
 }
 
 StatisticsScope::StatisticsScope(std::shared_ptr<StatisticsResource> resource)
