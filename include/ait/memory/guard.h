@@ -44,7 +44,8 @@ namespace ait::inline v0 {
 /// At which end of a block the first byte outside of it is untouchable. At the other end, up to a
 /// page lies between the block and the guard page; writes there are found when it is freed.
 enum class GuardedEdge {
-  kEnd,    ///< but for the up to 127 bytes that round its size up to its alignment
+  kEnd,  ///< but for what rounds its size up to its alignment: up to 127 bytes, and if it was asked
+         ///< for with more than 128, up to 1 byte less than that (4,095 of 4,096)
   kBegin,  ///< where indices below zero are what is looked for
 };
 
