@@ -206,8 +206,17 @@ Status NumaPlacer::Touch(const NumaTarget& target, std::size_t end, PlacedMappin
       mapping.pages != PageKind::kReservedHuge) {
     return OkStatus();
   }
-  end =
-      std::min(RoundTo(end, mapping.pages == PageKind::kSmall ? kPage : kHugePage), mapping.bytes);
+  // Ahead, so that few allocations call the system. Where there is no room for that, just enough.
+  const Status status =
+      TouchUpTo(target, std::min(RoundTo(end, kHugePage), mapping.bytes), mapping);
+  if (mapping.pages != PageKind::kSmall || status.code() != StatusCode::kResourceExhausted) {
+    return status;
+  }
+  return TouchUpTo(target, std::min(RoundTo(end, kPage), mapping.bytes), mapping);
+}
+
+Status NumaPlacer::TouchUpTo(const NumaTarget& target, std::size_t end,
+                             PlacedMapping& mapping) const {
   while (mapping.touched < end) {
     const std::size_t most = target.policy == NumaPolicy::kStrict ? kStrictPiece : end;
     const Range range(mapping.data + mapping.touched, std::min(end - mapping.touched, most));

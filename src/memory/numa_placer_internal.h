@@ -59,6 +59,7 @@ class NumaPlacer {
   Status CheckHugePages(const NumaTarget& target, std::size_t bytes) const;
   Status CheckStrictRoom(const NumaTarget& target, std::size_t bytes) const;
   Status Bind(const NumaTarget& target, PlacedMapping& mapping) const;
+  Status TouchUpTo(const NumaTarget& target, std::size_t end, PlacedMapping& mapping) const;
   Status Populate(const NumaTarget& target, const Range& range, PageKind pages) const;
   Status TouchOnNodes(const NumaTarget& target, const Range& range,
                       const PlacedMapping& mapping) const;

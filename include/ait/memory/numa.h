@@ -12,9 +12,10 @@
 //   AIT_ASSIGN_OR_RETURN(void* block, memory->Allocate(bytes));
 //   Print(memory->Verify(block, bytes).ToString());    // "verified: 1048576 bytes on node 1 (…"
 //
-// Blocks come from chunks that are mapped and bound once, so that there are few mappings and an
-// allocation from a chunk in use makes no system call; a block above a quarter of a chunk is a
-// mapping of its own. Freed memory is kept for reuse up to `max_cached`, and `Trim` gives it back.
+// Blocks come from chunks that are mapped and bound once, so that there are few mappings. Pages are
+// made to exist 2 MiB ahead of the blocks: a chunk that fills makes a system call so often, and an
+// allocation from pages that exist none. A block above a quarter of a chunk is a mapping of its own.
+// Freed memory is kept for reuse up to `max_cached`, and `Trim` gives it back.
 //
 // Where binding is forbidden, as in most containers, allocation works all the same: the calling
 // thread binds itself for a moment to CPUs of the node and touches the pages first, which places
