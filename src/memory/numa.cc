@@ -242,11 +242,15 @@ class NumaResource::Impl {
   }
 
   StatusOr<void*> AllocateSmall(std::size_t arena, std::size_t bytes, std::size_t alignment) {
+    Status shortage;  // of pages for a gap; another chunk may have one whose pages exist
     for (auto& [address, chunk] : chunks_) {
       if (chunk.arena != arena || chunk.is_large || chunk.regions.free_bytes() < bytes) continue;
       StatusOr<void*> block = TakeRegion(chunk, bytes, alignment);
-      if (!block.ok() || *block != nullptr) return block;
+      if (block.ok() && *block == nullptr) continue;
+      if (block.status().code() != StatusCode::kResourceExhausted) return block;
+      shortage = block.status();
     }
+    AIT_RETURN_IF_ERROR(shortage);
     StatusOr<PlacedMapping> mapping = placer_.Map(arenas_[arena].target, chunk_bytes_);
     if (!mapping.ok() && mapping.status().code() == StatusCode::kResourceExhausted) {
       mapping = placer_.Map(arenas_[arena].target, RoundTo(bytes, kHugePage));  // just enough
