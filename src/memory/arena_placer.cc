@@ -30,11 +30,29 @@ Status ArenaPlacer::Prefer(std::byte* data, std::size_t bytes, int node) {
   return OkStatus();
 }
 
-const ArenaPlacer::Part* ArenaPlacer::PartOf(const std::byte* data, std::size_t bytes) const {
-  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
-    if (part->begin <= data && data + bytes <= part->end) return &*part;
+std::vector<ArenaPlacer::Piece> ArenaPlacer::PiecesOf(std::byte* data, std::size_t bytes) const {
+  std::byte* const end = data + bytes;
+  std::vector<std::byte*> cuts = {data, end};
+  for (const Part& part : parts_) {
+    for (std::byte* const cut : {part.begin, part.end}) {
+      if (data < cut && cut < end) cuts.push_back(cut);
+    }
   }
-  return nullptr;
+  std::ranges::sort(cuts);
+  std::vector<Piece> pieces;
+  for (std::size_t i = 1; i < cuts.size(); ++i) {
+    if (cuts[i - 1] == cuts[i]) continue;
+    const Part* latest = nullptr;
+    for (const Part& part : parts_) {
+      if (part.begin <= cuts[i - 1] && cuts[i] <= part.end) latest = &part;
+    }
+    if (!pieces.empty() && pieces.back().part == latest) {
+      pieces.back().end = cuts[i];
+    } else {
+      pieces.push_back({.begin = cuts[i - 1], .end = cuts[i], .part = latest});
+    }
+  }
+  return pieces;
 }
 
 void ArenaPlacer::Map(std::byte* data, std::size_t bytes) {
@@ -71,29 +89,46 @@ Status ArenaPlacer::Move(std::byte* data, std::size_t bytes, int node) {
       ": the node is full, or other processes use them; place memory before others attach");
 }
 
-Status ArenaPlacer::Reserve(std::byte* data, std::size_t bytes,
-                            const std::function<Status()>& reserve) {
-  const Part* const part = PartOf(data, bytes);
-  if (part == nullptr || part->is_bound) return reserve();
+Status ArenaPlacer::Reserve(std::byte* data, std::size_t bytes, const MakePages& reserve) {
+  const std::vector<Piece> pieces = PiecesOf(data, bytes);
+  const auto is_bound = [](const Piece& piece) {
+    return piece.part == nullptr || piece.part->is_bound;
+  };
+  if (std::ranges::all_of(pieces, is_bound)) return reserve(data, bytes);
+  for (const Piece& piece : pieces) {
+    AIT_RETURN_IF_ERROR(
+        is_bound(piece) ? reserve(piece.begin, static_cast<std::size_t>(piece.end - piece.begin))
+                        : ReserveUnbound(piece, reserve));
+  }
+  return OkStatus();
+}
+
+Status ArenaPlacer::ReserveUnbound(const Piece& piece, const MakePages& reserve) {
+  const auto bytes = static_cast<std::size_t>(piece.end - piece.begin);
   Status reserved;
   bool was_called = false;
   const auto here = [&] {
     was_called = true;
-    reserved = reserve();
-    if (reserved.ok()) Map(data, bytes);
+    reserved = reserve(piece.begin, bytes);
+    if (reserved.ok()) Map(piece.begin, bytes);
   };
   // A node without CPUs, or whose CPUs this process may not use, is left to chance; Verify tells.
-  const CpuSet& cpus = nodes_->cpus[part->node];
+  const CpuSet& cpus = nodes_->cpus[piece.part->node];
   if (!cpus.empty()) (void)ops_.RunOn(cpus, here);
-  return was_called ? reserved : reserve();
+  return was_called ? reserved : reserve(piece.begin, bytes);
 }
 
 PlacementReport ArenaPlacer::Verify(std::byte* data, std::size_t bytes) {
   Map(data, bytes);
-  const Part* const part = PartOf(data, bytes);
-  PlacementExpectation expected;
-  if (part != nullptr) expected.nodes = NodeSet({part->node});
-  return VerifyPlacement(ops_, data, bytes, expected, roots_);
+  PlacementReport all;
+  for (const Piece& piece : PiecesOf(data, bytes)) {
+    PlacementExpectation expected;
+    if (piece.part != nullptr) expected.nodes = NodeSet({piece.part->node});
+    AddReport(VerifyPlacement(ops_, piece.begin, static_cast<std::size_t>(piece.end - piece.begin),
+                              expected, roots_),
+              all);
+  }
+  return all;
 }
 
 }  // namespace ait::inline v0::internal

@@ -33,9 +33,11 @@ class ArenaPlacer {
   /// forbidden. FailedPrecondition: some could not be moved.
   Status Move(std::byte* data, std::size_t bytes, int node);
 
-  /// Calls `reserve`, which makes the pages of the range exist; on CPUs of their node if binding
-  /// was forbidden.
-  Status Reserve(std::byte* data, std::size_t bytes, const std::function<Status()>& reserve);
+  /// Makes pages of a range exist.
+  using MakePages = std::function<Status(std::byte* data, std::size_t bytes)>;
+  /// Calls `reserve` for the range: at once, or where binding was forbidden for each of its parts on
+  /// CPUs of the node of that.
+  Status Reserve(std::byte* data, std::size_t bytes, const MakePages& reserve);
 
   /// Where the pages of the range lie, which exist, against what was asked for.
   PlacementReport Verify(std::byte* data, std::size_t bytes);
@@ -48,8 +50,14 @@ class ArenaPlacer {
     bool is_bound;
   };
 
-  /// The latest part that holds all of the range.
-  const Part* PartOf(const std::byte* data, std::size_t bytes) const;
+  /// A piece of a range, and where it shall lie.
+  struct Piece {
+    std::byte* begin;
+    std::byte* end;
+    const Part* part;  // the latest that holds it; null if no node was asked for
+  };
+  std::vector<Piece> PiecesOf(std::byte* data, std::size_t bytes) const;
+  Status ReserveUnbound(const Piece& piece, const MakePages& reserve);
   /// Puts the pages into the tables of this process, where the kernel looks for them.
   void Map(std::byte* data, std::size_t bytes);
 

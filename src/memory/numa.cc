@@ -155,20 +155,11 @@ class NumaResource::Impl {
     }
     PlacementReport all;
     if (parts.empty()) all.reason = "the resource holds no memory";
-    internal::PageCount count;
     for (const Part& part : parts) {
-      PlacementReport report =
-          internal::VerifyPlacement(ops_, part.data, part.bytes, part.expected, options_.roots);
-      count.Add({report.by_node, report.untouched, report.unknown});
-      const bool is_first = all.source.empty();
-      const bool is_worse = report.verdict == PlacementVerdict::kWrong ||
-                            (report.verdict == PlacementVerdict::kUnverified &&
-                             all.verdict == PlacementVerdict::kVerified);
-      if (is_first || (is_worse && all.verdict != PlacementVerdict::kWrong)) all = report;
+      internal::AddReport(
+          internal::VerifyPlacement(ops_, part.data, part.bytes, part.expected, options_.roots),
+          all);
     }
-    all.by_node = std::move(count.by_node);
-    all.untouched = count.untouched;
-    all.unknown = count.unknown;
     return Explain(std::move(all));
   }
 

@@ -77,6 +77,10 @@ struct PageCount {
 /// Compares what was counted with what was expected: fills verdict and reason of `report`.
 void JudgePlacement(const PlacementExpectation& expected, PlacementReport& report);
 
+/// Adds the report of another part of the memory to `all`, which begins empty: the sums, with the
+/// verdict, reason and source of the worst part.
+void AddReport(const PlacementReport& part, PlacementReport& all);
+
 }  // namespace ait::inline v0::internal
 
 #endif  // AIT_MEMORY_NUMA_OPS_INTERNAL_H_

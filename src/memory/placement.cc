@@ -246,6 +246,19 @@ void JudgePlacement(const PlacementExpectation& expected, PlacementReport& repor
   judge(PlacementVerdict::kVerified, "");
 }
 
+void AddReport(const PlacementReport& part, PlacementReport& all) {
+  PageCount count = {.by_node = all.by_node, .untouched = all.untouched, .unknown = all.unknown};
+  count.Add({part.by_node, part.untouched, part.unknown});
+  const bool is_first = all.source.empty();
+  const bool is_worse =
+      part.verdict == PlacementVerdict::kWrong ||
+      (part.verdict == PlacementVerdict::kUnverified && all.verdict == PlacementVerdict::kVerified);
+  if (is_first || (is_worse && all.verdict != PlacementVerdict::kWrong)) all = part;
+  all.by_node = std::move(count.by_node);
+  all.untouched = count.untouched;
+  all.unknown = count.unknown;
+}
+
 NumaCapabilities ProbeNuma(NumaOps& ops) {
   NumaCapabilities capabilities;
   capabilities.thread_policy = AccessOf("get_mempolicy", ops.ProbeThreadPolicy());

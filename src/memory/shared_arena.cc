@@ -209,11 +209,13 @@ StatusOr<std::shared_ptr<SharedArena>> SharedArenaMaker::Make(const SharedArenaO
   auto placer = std::make_unique<internal::ArenaPlacer>(ops, options.roots);
   if (options.node) AIT_RETURN_IF_ERROR(placer->Prefer(mapping.data(), bytes, *options.node));
   if (whole) {
-    AIT_RETURN_IF_ERROR(placer->Reserve(mapping.data(), bytes, [&] {
-      return AllocateFile(file.get(), 0, 0, bytes)
+    const auto make = [&](std::byte* data, std::size_t size) {
+      const auto offset = static_cast<std::size_t>(data - mapping.data());
+      return AllocateFile(file.get(), 0, offset, size)
                  ? OkStatus()
                  : ErrnoError(errno, "reserving ", bytes, " bytes for a shared arena");
-    }));
+    };
+    AIT_RETURN_IF_ERROR(placer->Reserve(mapping.data(), bytes, make));
   }
   return std::shared_ptr<SharedArena>(
       new SharedArena(file.Release(), std::move(mapping), options, std::move(placer)));
@@ -285,15 +287,14 @@ void SharedArena::DoDeallocate(void* block, std::size_t bytes, std::size_t align
 Status SharedArena::Reserve(std::size_t offset, std::size_t bytes) {
   if (options_.reservation == ArenaReservation::kAtCreation) return OkStatus();
   if (bytes >= kGiveBack) AIT_RETURN_IF_ERROR(CheckRoom(bytes, options_.roots));
-  return placer_->Reserve(mapping_.data() + offset, bytes, [&] {
-    if (!AllocateFile(fd_, 0, offset, bytes)) {
+  const auto make = [&](std::byte* data, std::size_t size) {
+    if (!AllocateFile(fd_, 0, static_cast<std::size_t>(data - mapping_.data()), size)) {
       return ErrnoError(errno, "reserving ", bytes, " bytes of a shared arena");
     }
-    if (bytes >= kGiveBack && options_.huge_pages == HugePages::kAdvise) {
-      MakeHuge(mapping_.data() + offset, bytes);
-    }
+    if (bytes >= kGiveBack && options_.huge_pages == HugePages::kAdvise) MakeHuge(data, size);
     return OkStatus();
-  });
+  };
+  return placer_->Reserve(mapping_.data() + offset, bytes, make);
 }
 
 Status SharedArena::Place(Bytes offset, std::size_t bytes, int node) {
