@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/memory/placement.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <fstream>
 #include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "memory/mapping_internal.h"
 #include "memory/numa_ops_internal.h"
 #include "topology/kernel_file_internal.h"
@@ -111,12 +114,14 @@ PageCount CountByPagemap(const SystemRoots& roots, std::optional<int> node, std:
   constexpr std::uint64_t kExclusive = std::uint64_t{1} << 56;  // in this process alone
   const std::uintptr_t first = begin / kPage;
   std::vector<std::uint64_t> entries((end - 1) / kPage - first + 1);
-  std::ifstream file(roots.proc + "/self/pagemap", std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(first * sizeof(std::uint64_t)));
-  file.read(reinterpret_cast<char*>(entries.data()),
-            static_cast<std::streamsize>(entries.size() * sizeof(std::uint64_t)));
+  // Whole entries alone can be read, which a stream does not heed.
+  const internal::FileDescriptor file(
+      open((roots.proc + "/self/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+  const auto wanted = static_cast<ssize_t>(entries.size() * sizeof(std::uint64_t));
+  const bool is_read = pread(file.get(), entries.data(), static_cast<std::size_t>(wanted),
+                             static_cast<off_t>(first * sizeof(std::uint64_t))) == wanted;
   PageCount count;
-  if (!file) {
+  if (!is_read) {
     count.unknown = Signed(end - begin);
     count.is_exact = false;
     return count;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ait/memory/numa.h"
 #include "memory/fake_numa_machine.h"
 #include "memory/mapping_internal.h"
 #include "memory/numa_ops_internal.h"
@@ -266,6 +267,43 @@ TEST(PlacementOfTheSystem, TheProbeChangesNoPolicy) {
   ProbeNuma();
   ASSERT_EQ(syscall(SYS_get_mempolicy, &after, nullptr, 0UL, nullptr, 0UL), 0);
   EXPECT_EQ(after, before);
+}
+
+TEST(PlacementOfTheSystem, UntouchedPagesOfATouchedMappingAreNotTakenForPlaced) {
+  const auto check = [](const std::string& source) {
+    const Memory memory(4 * kMiB);
+    std::memset(memory.data(), 1, kMiB);
+    volatile char* const bytes = memory.data();
+    for (std::size_t at = 3 * kMiB; at < 4 * kMiB; at += 4096) (void)bytes[at];  // page of zeros
+    const auto touched = VerifyPlacement(memory.data(), kMiB, {.nodes = IdSet::Range(0, 1023)});
+    EXPECT_EQ(touched.verdict, PlacementVerdict::kVerified) << touched.ToString();
+    EXPECT_EQ(touched.source, source);
+    const auto fresh = VerifyPlacement(memory.data() + kMiB, kMiB, {.nodes = {0}});
+    EXPECT_EQ(fresh.verdict, PlacementVerdict::kUnverified) << fresh.ToString();
+    EXPECT_EQ(fresh.untouched, MiB(1)) << fresh.ToString();
+    const auto read = VerifyPlacement(memory.data() + 3 * kMiB, kMiB, {.nodes = {0}});
+    EXPECT_EQ(read.verdict, PlacementVerdict::kUnverified) << read.ToString();
+    EXPECT_THAT(read.by_node, IsEmpty());
+  };
+  if (!ProbeNuma().query.is_allowed) GTEST_SKIP() << ProbeNuma().query.reason;
+  check("move_pages");
+  testing::ExpectInChild({SYS_move_pages}, EPERM, [&] { check("/proc/self/numa_maps"); });
+}
+
+TEST(PlacementOfTheSystem, AnUntouchedBlockBesideATouchedOneIsNotVerified) {
+  ASSERT_OK_AND_ASSIGN(const auto memory,
+                       NumaResource::Create({.first_touch = FirstTouch::kByUser}));
+  ASSERT_OK_AND_ASSIGN(void* const a, memory->Allocate(kMiB));
+  ASSERT_OK_AND_ASSIGN(void* const gap, memory->Allocate(2 * kMiB));  // keeps huge pages apart
+  ASSERT_OK_AND_ASSIGN(void* const b, memory->Allocate(kMiB));
+  std::memset(a, 1, kMiB);
+  EXPECT_EQ(memory->Verify(a, kMiB).verdict, PlacementVerdict::kVerified);
+  const auto report = memory->Verify(b, kMiB);
+  EXPECT_EQ(report.verdict, PlacementVerdict::kUnverified) << report.ToString();
+  EXPECT_EQ(report.untouched, MiB(1)) << report.ToString();
+  memory->Deallocate(a, kMiB);
+  memory->Deallocate(gap, 2 * kMiB);
+  memory->Deallocate(b, kMiB);
 }
 
 TEST(PlacementOfTheSystem, NumaMapsAgreesWithMovePages) {
