@@ -11,14 +11,18 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ait/memory/buffer.h"
 #include "ait/memory/heap.h"
 #include "ait/memory/statistics.h"
+#include "memory/fake_numa_machine.h"
 #include "memory/page_lock_internal.h"
 #include "support/process.h"
 #include "support/status_matchers.h"
@@ -38,7 +42,10 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 class FakeLock final : public internal::PageLock {
  public:
   int Lock(void* address, std::size_t bytes) override {
-    if (error != 0) return error;
+    if (error != 0) {
+      if (before_failure) std::exchange(before_failure, nullptr)();
+      return error;
+    }
     EXPECT_TRUE(locked.emplace(address, bytes).second) << "locked twice";
     return 0;
   }
@@ -46,13 +53,20 @@ class FakeLock final : public internal::PageLock {
     EXPECT_EQ(locked[address], bytes);
     locked.erase(address);
   }
-  int NodeOf(void*) override { return full_node == thread_node ? 1 - full_node : thread_node; }
+  int NodeOf(void* address) override {
+    const bool is_full = full_node == thread_node || (full_from && address >= full_from);
+    const int node = memory_node.value_or(thread_node);
+    return is_full ? 1 - node : node;
+  }
   int CurrentNode() override { return thread_node; }
 
   std::map<void*, std::size_t> locked;
   int error = 0;
+  std::function<void()> before_failure = nullptr;  // what other threads do meanwhile
   int thread_node = 0;
-  int full_node = -1;  // its pages lie on the other one
+  int full_node = -1;                   // its pages lie on the other one
+  void* full_from = nullptr;            // and those from here on
+  std::optional<int> memory_node = {};  // where pages of this thread lie
 };
 
 std::shared_ptr<DeviceRuntime> NoGpu() { return DeviceRuntime::Open({.library = "/nowhere"}); }
@@ -180,6 +194,47 @@ TEST_F(Pinned, WhatLiesElsewhereIsCountedAndNotKept) {
   EXPECT_EQ(memory->counters().misplaced, Bytes(0));
 }
 
+TEST_F(Pinned, ASlabThatLiesElsewhereServesOnlyWhileNoBetterCanBeHad) {
+  const auto memory = Make();
+  lock_.full_node = 0;
+  ASSERT_OK_AND_ASSIGN(const HostBuffer first, HostBuffer::Create(memory, kKiB));
+  ASSERT_OK_AND_ASSIGN(const HostBuffer second, HostBuffer::Create(memory, kKiB));
+  EXPECT_EQ(memory->counters().misplaced, MiB(1)) << "not a slab for each block";
+  EXPECT_EQ(lock_.locked.size(), 1u);
+  lock_.full_node = -1;
+  ASSERT_OK_AND_ASSIGN(const HostBuffer third, HostBuffer::Create(memory, kKiB));
+  EXPECT_EQ(memory->counters().misplaced, MiB(1));
+  EXPECT_EQ(memory->counters().locked, MiB(2)) << "a slab where it should be";
+  lock_.error = ENOMEM;
+  ASSERT_OK_AND_ASSIGN(const HostBuffer fourth, HostBuffer::Create(memory, kKiB));
+  EXPECT_EQ(fourth.data(), third.data() + kKiB);
+}
+
+TEST_F(Pinned, ABlockWhoseEndLiesElsewhereIsMisplaced) {
+  const auto memory = Make();
+  void* const block = memory->Allocate(4 * kMiB).value();
+  memory->Deallocate(block, 4 * kMiB);
+  memory->Trim();
+  lock_.full_from = static_cast<std::byte*>(block) + 4 * kMiB - 4096;
+  const HostBuffer again = HostBuffer::Create(memory, 4 * kMiB).value();
+  if (again.data() != block) GTEST_SKIP() << "the heap gave another block";
+  EXPECT_EQ(memory->counters().misplaced, MiB(4));
+}
+
+TEST_F(Pinned, AThreadOnANodeWithoutMemoryTakesThatOfTheNearest) {
+  testing::FakeNumaMachine machine({{.id = 0, .cpus = "0", .memory = GiB(1), .distance = "10 20"},
+                                    {.id = 1, .cpus = "1", .distance = "20 10"}});
+  const auto memory = Make({.roots = machine.roots()});
+  lock_.thread_node = 1;
+  lock_.memory_node = 0;
+  for (const std::size_t bytes : {kMiB, kKiB}) {
+    void* const block = memory->Allocate(bytes).value();
+    EXPECT_EQ(memory->counters().misplaced, Bytes(0));
+    memory->Deallocate(block, bytes);
+    EXPECT_EQ(memory->Allocate(bytes).value(), block) << "kept for reuse";
+  }
+}
+
 TEST_F(Pinned, KeepsNoMoreThanItMayAndDropsTheLongestUnused) {
   const auto memory = Make({.max_cached = MiB(3)});
   void* const first = memory->Allocate(2 * kMiB).value();
@@ -237,6 +292,36 @@ TEST_F(Pinned, MayUsePageableMemoryInsteadAndCountsIt) {
   memory->Trim();
   EXPECT_EQ(memory->counters().pageable, Bytes(0));
   EXPECT_EQ(memory->counters().pageable_count, 1);
+}
+
+TEST_F(Pinned, WhatCouldNotBeLockedIsNotKept) {
+  const auto memory = Make({.on_failure = PinFailure::kUsePageable});
+  for (const std::size_t bytes : {2 * kMiB, kKiB}) {
+    lock_.error = EAGAIN;
+    ASSERT_OK(HostBuffer::Create(memory, bytes));
+    EXPECT_EQ(memory->counters().pageable, Bytes(0));
+    lock_.error = 0;
+    ASSERT_OK(HostBuffer::Create(memory, bytes));
+    EXPECT_EQ(memory->counters().pageable, Bytes(0));
+  }
+  EXPECT_EQ(memory->counters().locks, 2);
+  EXPECT_EQ(memory->counters().cached, MiB(3));
+}
+
+TEST_F(Pinned, AnotherThreadsBlockServesWhenNoneCanBeMade) {
+  const auto memory = Make();
+  for (const std::size_t bytes : {2 * kMiB, 32 * kKiB}) {
+    void* const block = memory->Allocate(bytes).value();
+    if (bytes < kMiB) {  // the slab is full
+      while (lock_.locked.size() < 2) (void)memory->Allocate(bytes).value();
+      for (int i = 0; i < 31; ++i) (void)memory->Allocate(bytes).value();
+    }
+    lock_.error = ENOMEM;
+    lock_.before_failure = [&] { memory->Deallocate(block, bytes); };
+    EXPECT_EQ(memory->Allocate(bytes).value(), block);
+    lock_.error = 0;
+    lock_.before_failure = nullptr;
+  }
 }
 
 TEST_F(Pinned, AForkedChildGetsAnErrorAndLeavesTheLocksAlone) {
