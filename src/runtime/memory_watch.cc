@@ -203,11 +203,10 @@ OutOfMemoryReport MemoryWatch::MakeReport(MemoryFailure failure, std::optional<B
                            .last_step = last_step_,
                            .model = engine_.Memory()};
   if (failure == MemoryFailure::kHost) PutRefusalsFirst(report.budgets, asked);
-  if (setup_.options->device) report.device = setup_.options->device();
+  // Not asked for anew: with kSampled another thread asks the functions of the program, too.
+  report.device = {.now = report.step_so_far.device.end, .peak = report.step_so_far.device.peak};
   std::optional<std::int64_t> live;
-  if (setup_.options->live) {
-    if (const auto now = setup_.options->live().now) live = now->value();
-  }
+  if (const auto now = report.step_so_far.live.end) live = now->value();
   report.split = Split(report.process, live);
   if (const auto& holders = setup_.options->holders; holders != nullptr) {
     report.has_holders = true;

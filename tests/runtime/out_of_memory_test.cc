@@ -10,9 +10,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <tuple>
 
 #include "ait/base/log.h"
@@ -293,6 +296,31 @@ TEST(Trainer, ADeviceThatIsFullIsToldFromTheHost) {
                                  AllOf(HasSubstr("out of device memory in forward: 2.0 GiB asked"),
                                        HasSubstr("device    70.0 GiB in use"))));
     EXPECT_EQ(trainer.out_of_memory()->failure, MemoryFailure::kDevice);
+  });
+}
+
+TEST(Trainer, AReportAsksTheFunctionsOfTheProgramOnOneThreadAtATime) {
+  RunRanks(1, [](ToyRank& rank) {
+    std::atomic<int> asking = 0;
+    std::atomic<bool> met = false;
+    const auto source = [&] {
+      if (asking.fetch_add(1) != 0) met = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      asking.fetch_sub(1);
+      return MemoryUse{.now = GiB(2), .peak = GiB(3)};
+    };
+    Trainer trainer(*rank.engine, Sgd(),
+                    {.memory = {.live = source, .device = source, .peaks = MemoryPeaks::kSampled}});
+    ASSERT_OK(Step(trainer, rank));
+    const auto resource = RefusingResource::Create();
+    resource->RefuseAfter(0);
+    for (int i = 0; i < 20; ++i) {
+      std::ignore = trainer.ExplainOutOfMemory(HostBuffer::Create(resource, 4096).status());
+      ASSERT_NE(trainer.out_of_memory(), nullptr);
+      EXPECT_EQ(trainer.out_of_memory()->device.now, GiB(2));
+      EXPECT_EQ(trainer.out_of_memory()->split.live, GiB(2));
+    }
+    EXPECT_FALSE(met);
   });
 }
 
