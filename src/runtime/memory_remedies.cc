@@ -16,11 +16,11 @@ constexpr std::int64_t kGuessedSegments = 8;
 constexpr std::int64_t kUnknownMicroBatch = 64;
 
 /// Segments that together hold `bytes`. What a recomputed one keeps, its inputs, and the time of
-/// forward are those of a transformer (docs/performance.md): a tenth, and a third of the step.
-std::vector<SegmentCost> GuessedSegments(std::int64_t bytes, double step_seconds) {
+/// forward are those of a transformer: about a tenth, and a third of the micro-step.
+std::vector<SegmentCost> GuessedSegments(std::int64_t bytes, double micro_step_seconds) {
   if (bytes <= 0) return {};
   const std::int64_t each = bytes / kGuessedSegments;
-  const double forward = (step_seconds > 0 ? step_seconds : 1) / 3 / kGuessedSegments;
+  const double forward = (micro_step_seconds > 0 ? micro_step_seconds : 1) / 3 / kGuessedSegments;
   const SegmentCost segment{
       .name = "segment",
       .keep = {.held_bytes = each, .peak_bytes = each},
@@ -81,7 +81,8 @@ std::vector<Remedy> RemediesOf(const DataParallel& engine, const MemoryWatchSetu
     setup.gradients =
         *options.reduce == ReduceWhen::kOnce ? KeptGradients::kAll : KeptGradients::kReduced;
   }
-  if (setup.segments.empty()) setup.segments = GuessedSegments(activation_bytes, step_seconds);
+  if (setup.segments.empty())
+    setup.segments = GuessedSegments(activation_bytes, setup.step_seconds);
   const StatusOr<MemoryPrediction> now = PredictMemory(setup);
   if (!now.ok()) return {};
   std::vector<Remedy> remedies =

@@ -214,6 +214,27 @@ TEST(Trainer, RemediesAreMeasuredByWhatWasMissing) {
   });
 }
 
+TEST(Trainer, RecomputingTakesAThirdOfAStepHoweverManyMicroStepsItHas) {
+  RunRanks(1, [](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd(), {.accumulate = 8, .memory = {.live = [] {
+                                                             return MemoryUse{.now = Bytes(0),
+                                                                              .peak = GiB(1)};
+                                                           }}});
+    for (int i = 0; i < 8; ++i) ASSERT_OK(Step(trainer, rank));
+    std::ignore = Step(trainer, rank, AskTorchForTooMuch);
+    ASSERT_NE(trainer.out_of_memory(), nullptr);
+    EXPECT_TRUE(trainer.out_of_memory()->segments_are_guessed);
+    int found = 0;
+    for (const Remedy& remedy : trainer.out_of_memory()->remedies) {
+      if (!remedy.what.starts_with("activation checkpointing")) continue;
+      ++found;
+      EXPECT_GT(remedy.step_factor, 1.2) << remedy.what;
+      EXPECT_LT(remedy.step_factor, 1.34) << remedy.what;
+    }
+    EXPECT_EQ(found, 1);
+  });
+}
+
 TEST(Trainer, AFailureInBackwardNamesBackward) {
   RunRanks(1, [](ToyRank& rank) {
     Trainer trainer(*rank.engine, Sgd());
