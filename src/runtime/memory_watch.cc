@@ -76,9 +76,10 @@ Status MemoryWatch::Look(MemoryPhase phase, const StepPlace& place) {
   const MemoryPressure pressure = pressure_.Read();
   const bool warned = std::exchange(has_warned_, pressure.verdict == MemoryVerdict::kAtRisk);
   if (pressure.verdict != MemoryVerdict::kAtRisk) return OkStatus();
-  // Where a limit refuses, the allocation that fails tells more.
-  const bool kills = std::ranges::none_of(pressure.rooms, [&](const MemoryRoom& room) {
-    return room.source == pressure.source && room.effect != LimitEffect::kKills;
+  // Where a limit refuses, the allocation that fails tells more; stalls, of which others on the
+  // machine may be the cause, end nobody.
+  const bool kills = std::ranges::any_of(pressure.rooms, [&](const MemoryRoom& room) {
+    return room.source == pressure.source && room.effect == LimitEffect::kKills;
   });
   const bool is_in_step = phase != MemoryPhase::kLoad && phase != MemoryPhase::kCheckpoint;
   if (setup_.options->at_risk == AtRisk::kFailStep && kills && is_in_step) {

@@ -407,6 +407,10 @@ class FullCgroup {
   void Use(Bytes bytes) {
     fixture_.Write("sys/fs/cgroup/job/memory.current", StrCat(bytes.value(), "\n"));
   }
+  void StallMachine(double percent) {
+    const std::string stalls = StrCat("avg10=", percent, " avg60=0.00 avg300=0.00 total=1\n");
+    fixture_.Write("proc/pressure/memory", StrCat("some ", stalls, "full ", stalls));
+  }
   MemoryWatchOptions options(AtRisk at_risk) const {
     return {.at_risk = at_risk,
             .pressure = MemoryPressureOptions{.roots = fixture_.roots()},
@@ -435,6 +439,21 @@ TEST(Trainer, WarnsOnceWhenTheCgroupIsNearlyFullAndAgainAfterItWasBetter) {
     cgroup.Use(MiB(1014));
     ASSERT_OK(Step(trainer, rank));
     EXPECT_EQ(log.lines().size(), 2u);
+  });
+}
+
+TEST(Trainer, WarnsOfStallsAndEndsNoStepForThem) {
+  RunRanks(1, [](ToyRank& rank) {
+    FullCgroup cgroup;
+    Recorder log;
+    Trainer trainer(*rank.engine, Sgd(),
+                    {.memory = cgroup.options(AtRisk::kFailStep), .log = &log});
+    ASSERT_OK(Step(trainer, rank));
+    cgroup.StallMachine(55.5);
+    ASSERT_OK(Step(trainer, rank));
+    ASSERT_EQ(log.lines().size(), 1u);
+    EXPECT_THAT(log.lines()[0],
+                AllOf(HasSubstr("memory is at risk"), HasSubstr("all tasks stood still")));
   });
 }
 

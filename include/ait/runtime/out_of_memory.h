@@ -39,7 +39,8 @@ namespace ait::inline v0 {
 enum class AtRisk : std::uint8_t {
   kIgnore,
   kWarn,      // tells the log, once until the verdict is better
-  kFailStep,  // and ends the run with an error on all ranks, if the kernel would kill
+  kFailStep,  // and ends the run with an error on all ranks, if a limit is near at which the kernel
+              // kills; stalls, and kills of others in the cgroup, are warnings
 };
 
 /// How a trainer watches memory. The default reads /proc alone and costs some microseconds a step.
