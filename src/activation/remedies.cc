@@ -86,11 +86,10 @@ class Suggestions {
   }
 
   void Precision() {
-    if (setup_.bytes.parameters != 2 || setup_.bytes.masters != 4) return;
+    if (!setup_.bytes.is_bf16 || setup_.bytes.masters != 4) return;
     TrainingSetup changed = setup_;
     changed.bytes.masters = 2;
-    Add("Masters::kRemainder instead of kFloat32", std::move(changed), 1.0,
-        "the same bits; for bf16 parameters");
+    Add("Masters::kRemainder instead of kFloat32", std::move(changed), 1.0, "the same bits");
   }
 
   void States() {

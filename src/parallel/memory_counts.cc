@@ -94,7 +94,8 @@ ParameterCounts CountsOf(const FlatLayout& layout, int prefetch) {
 
 ElementBytes BytesOf(const Precision& precision) {
   ElementBytes bytes{.parameters = SizeOf(precision.parameters),
-                     .gradients = SizeOf(precision.gradients)};
+                     .gradients = SizeOf(precision.gradients),
+                     .is_bf16 = precision.parameters == DType::kBFloat16};
   if (precision.parameters == DType::kFloat32) return bytes;
   constexpr std::array kMasters = {4, 2, 2, 0, 0};
   bytes.masters = kMasters[static_cast<std::size_t>(precision.masters)];

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "support/status_matchers.h"
@@ -171,7 +172,7 @@ TEST(PredictMemory, RefusesWhatCannotBe) {
 
 TrainingSetup WithLayers() {
   TrainingSetup setup{.parameters = {.elements = 1'200'000'000, .largest_unit = 50'000'000},
-                      .bytes = {.parameters = 2, .gradients = 4, .masters = 4},
+                      .bytes = {.parameters = 2, .gradients = 4, .masters = 4, .is_bf16 = true},
                       .ranks = 4};
   setup.micro_batch = 8;
   setup.segments =
@@ -207,6 +208,22 @@ TEST(SuggestRemedies, PredictsWhatEachWouldDo) {
     fits = remedy.fits;
     factor = remedy.step_factor;
   }
+}
+
+/// The first remedy whose text begins so.
+std::optional<Remedy> RemedyFor(const TrainingSetup& setup, std::int64_t budget,
+                                std::string_view what) {
+  for (const Remedy& remedy : SuggestRemedies(setup, Bytes(budget))) {
+    if (remedy.what.starts_with(what)) return remedy;
+  }
+  return std::nullopt;
+}
+
+TEST(SuggestRemedies, OffersRemaindersForBf16Alone) {
+  TrainingSetup setup = WithLayers();
+  EXPECT_TRUE(RemedyFor(setup, 1, "Masters::kRemainder").has_value());
+  setup.bytes.is_bf16 = false;  // fp16
+  EXPECT_FALSE(RemedyFor(setup, 1, "Masters::kRemainder").has_value());
 }
 
 TEST(SuggestRemedies, RecomputesNoMoreThanNeeded) {

@@ -61,6 +61,7 @@ struct ElementBytes {
   int parameters = 4;
   int gradients = 4;
   int masters = 0;
+  bool is_bf16 = false;  // the parameters: what Masters::kRemainder needs
 };
 
 enum class OptimizerKind : std::uint8_t { kAdam, kLion, kSgdMomentum, kSgd, kAdafactor };
