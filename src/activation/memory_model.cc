@@ -75,8 +75,10 @@ Status Check(const TrainingSetup& setup) {
     return InvalidArgumentError("nodes_per_host is ", setup.nodes_per_host, "; allowed are 1 to ",
                                 kMostNodes);
   }
-  if (setup.zero_stage == 3 && setup.ranks > 1 && setup.parameters.gathered == 0 &&
-      setup.parameters.largest_unit == 0) {
+  const ParameterCounts& counts = setup.parameters;
+  const bool has_units = counts.whole < Or(counts.flat, counts.elements);
+  if (setup.zero_stage == 3 && setup.ranks > 1 && has_units && counts.gathered == 0 &&
+      counts.largest_unit == 0) {
     return InvalidArgumentError(
         "with ZeRO stage 3 units are gathered: give the elements of the largest one in "
         "parameters.largest_unit, a layer for instance");

@@ -37,6 +37,17 @@ TrainingSetup WithMicroBatch(TrainingSetup setup, std::int64_t micro_batch) {
   return setup;
 }
 
+/// A layout of the stages below the third has no units: then all is in units of an eighth, or of the
+/// largest one if that is given. Returns whether it was so.
+bool GuessUnits(ParameterCounts& counts) {
+  const std::int64_t flat = counts.flat > 0 ? counts.flat : counts.elements;
+  if (counts.gathered > 0 || (counts.largest_unit > 0 && counts.whole < flat)) return false;
+  counts.whole = 0;
+  counts.owned_in_units = counts.owned;
+  counts.largest_unit = std::max(counts.largest_unit, (flat + 7) / 8);
+  return true;
+}
+
 class Suggestions {
  public:
   Suggestions(const TrainingSetup& setup, std::int64_t budget, std::int64_t total)
@@ -77,9 +88,13 @@ class Suggestions {
       TrainingSetup changed = setup_;
       changed.zero_stage = stage;
       changed.gradients = KeptGradients::kByStage;
+      const bool is_guessed = stage == 3 && GuessUnits(changed.parameters);
       const double factor = kStageFactors[stage] / kStageFactors[setup_.zero_stage];
       if (Add(StrCat("ZeRO stage ", stage, " instead of ", setup_.zero_stage), std::move(changed),
-              factor, stage == 3 ? "parameters are gathered twice a step" : "no other numbers")) {
+              factor,
+              stage < 3    ? "no other numbers"
+              : is_guessed ? "parameters are gathered twice a step; units are guessed"
+                           : "parameters are gathered twice a step")) {
         return;
       }
     }

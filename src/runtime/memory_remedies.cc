@@ -77,6 +77,12 @@ std::vector<Remedy> RemediesOf(const DataParallel& engine, const MemoryWatchSetu
                       .micro_batch = micro_batch > 0 ? micro_batch : kUnknownMicroBatch,
                       .accumulate = given.micro_steps,
                       .step_seconds = step_seconds / given.micro_steps};
+  // Units are not laid out below stage 3: no unit is smaller than its largest parameter.
+  if (setup.parameters.largest_unit == 0 && setup.zero_stage < 3) {
+    for (const ParameterInfo& info : engine.layout().parameters()) {
+      setup.parameters.largest_unit = std::max(setup.parameters.largest_unit, info.count());
+    }
+  }
   if (options.reduce) {
     setup.gradients =
         *options.reduce == ReduceWhen::kOnce ? KeptGradients::kAll : KeptGradients::kReduced;

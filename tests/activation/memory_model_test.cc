@@ -219,6 +219,34 @@ std::optional<Remedy> RemedyFor(const TrainingSetup& setup, std::int64_t budget,
   return std::nullopt;
 }
 
+TEST(SuggestRemedies, OffersStage3WhereUnitsAreNotLaidOut) {
+  // As an engine below stage 3 has it: all is whole, and there are no units.
+  TrainingSetup setup = WithLayers();
+  setup.zero_stage = 2;
+  setup.parameters.whole = setup.parameters.elements;
+  setup.parameters.largest_unit = 0;
+  auto remedy = RemedyFor(setup, 1, "ZeRO stage 3 instead of 2");
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_THAT(remedy->cost, HasSubstr("units are guessed"));
+  // Of 2.4 GB of parameters a quarter stays, and two units of an eighth are gathered; the buckets
+  // are as they were.
+  EXPECT_EQ(remedy->saves_bytes, 2 * 1'200'000'000LL * 3 / 4 - 2 * 2 * 150'000'000LL);
+  setup.parameters.largest_unit = 200'000'000;  // an embedding
+  remedy = RemedyFor(setup, 1, "ZeRO stage 3 instead of 2");
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_EQ(remedy->saves_bytes, 2 * 1'200'000'000LL * 3 / 4 - 2 * 2 * 200'000'000LL);
+}
+
+TEST(SuggestRemedies, HelpAtStage3WithEverythingWhole) {
+  TrainingSetup setup = WithLayers();
+  setup.zero_stage = 3;
+  setup.parameters.whole = setup.parameters.elements;
+  setup.parameters.largest_unit = 0;
+  EXPECT_EQ(PartsOf(setup).gathered, 0);
+  EXPECT_EQ(PartsOf(setup).parameters, 2 * setup.parameters.elements);
+  EXPECT_TRUE(RemedyFor(setup, 1, "activation checkpointing").has_value());
+}
+
 TEST(SuggestRemedies, OffersRemaindersForBf16Alone) {
   TrainingSetup setup = WithLayers();
   EXPECT_TRUE(RemedyFor(setup, 1, "Masters::kRemainder").has_value());

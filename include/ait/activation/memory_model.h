@@ -137,7 +137,7 @@ struct MemoryPrediction {
   std::string DescribeBeside(const MemoryParts& measured) const;
 };
 
-/// **Errors.** InvalidArgument: a number that is not allowed, or stage 3 without the size of a unit;
+/// **Errors.** InvalidArgument: a number that is not allowed, or stage 3 with units whose size is not given;
 /// OutOfRange: bytes that do not fit 63 bits.
 StatusOr<MemoryPrediction> PredictMemory(const TrainingSetup& setup);
 
