@@ -15,6 +15,9 @@ namespace {
 // Measured on a host with two ranks (docs/performance.md): a step with each stage against plain.
 constexpr double kStageFactors[] = {1.0, 1.01, 1.03, 1.09};
 
+constexpr double kHalfFactor = 1.03;  // a step with micro-batches of half the size
+constexpr std::int64_t kMostParts = 4096;
+
 std::int64_t Scaled(std::int64_t bytes, double factor) {
   return static_cast<std::int64_t>(std::ceil(static_cast<double>(bytes) * factor));
 }
@@ -157,12 +160,13 @@ class Suggestions {
 
   void MicroBatch() {
     if (setup_.segments.empty()) return;
-    double factor = 1;
-    for (std::int64_t size = setup_.micro_batch; size % 2 == 0;) {
-      size /= 2;
-      factor *= 1.03;
+    // Only whole parts leave the sums of a step as they are.
+    for (std::int64_t parts = 2; parts <= std::min(setup_.micro_batch, kMostParts); ++parts) {
+      if (setup_.micro_batch % parts != 0) continue;
+      const std::int64_t size = setup_.micro_batch / parts;
+      const double factor = std::pow(kHalfFactor, std::log2(static_cast<double>(parts)));
       if (Add(StrCat("micro-batch ", size, " instead of ", setup_.micro_batch, ", accumulating ",
-                     setup_.accumulate * (setup_.micro_batch / size), " micro-steps"),
+                     setup_.accumulate * parts, " micro-steps"),
               WithMicroBatch(setup_, size), factor, "smaller matrix products")) {
         return;
       }

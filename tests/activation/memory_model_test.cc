@@ -247,6 +247,22 @@ TEST(SuggestRemedies, HelpAtStage3WithEverythingWhole) {
   EXPECT_TRUE(RemedyFor(setup, 1, "activation checkpointing").has_value());
 }
 
+TEST(SuggestRemedies, CutsMicroBatchesThatAreNotEven) {
+  TrainingSetup setup = WithLayers();
+  setup.micro_batch = 15;
+  const std::int64_t total = PartsOf(setup).total();
+  auto remedy = RemedyFor(setup, total - 1, "micro-batch");
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_EQ(remedy->what, "micro-batch 5 instead of 15, accumulating 3 micro-steps");
+  remedy = RemedyFor(setup, total - remedy->saves_bytes - 1, "micro-batch");
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_EQ(remedy->what, "micro-batch 3 instead of 15, accumulating 5 micro-steps");
+  remedy = RemedyFor(setup, 1, "micro-batch");
+  ASSERT_TRUE(remedy.has_value());
+  EXPECT_EQ(remedy->setup.micro_batch, 1);
+  EXPECT_EQ(remedy->setup.accumulate, 15);
+}
+
 TEST(SuggestRemedies, OffersRemaindersForBf16Alone) {
   TrainingSetup setup = WithLayers();
   EXPECT_TRUE(RemedyFor(setup, 1, "Masters::kRemainder").has_value());
