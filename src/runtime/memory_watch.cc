@@ -14,15 +14,19 @@ namespace {
 constexpr int kHoldersToName = 5;
 constexpr std::size_t kRemediesToName = 3;
 
-/// Bytes that forward added, as far as they were seen.
-std::int64_t AddedBy(const MemoryLevel& step) {
-  if (!step.peak || !step.begin) return 0;
-  return std::max<std::int64_t>(step.peak->value() - step.begin->value(), 0);
+/// The most that forward and backward had beyond what was there before, as far as it was seen.
+std::int64_t AddedBy(const StepMemory& step, MemoryLevel PhaseMemory::* level) {
+  const MemoryLevel& forward = step.of(MemoryPhase::kForward).*level;
+  const MemoryLevel& backward = step.of(MemoryPhase::kBackward).*level;
+  if (!forward.begin) return 0;
+  const Bytes most =
+      std::max(forward.peak.value_or(*forward.begin), backward.peak.value_or(*forward.begin));
+  return std::max<std::int64_t>(most.value() - forward.begin->value(), 0);
 }
 
-std::int64_t ActivationBytes(const StepMemory& step, MemoryFailure failure) {
-  if (failure == MemoryFailure::kDevice) return AddedBy(step.device);
-  return step.live.peak ? AddedBy(step.live) : AddedBy(step.resident);
+std::int64_t ActivationBytes(const StepMemory& step, bool on_device) {
+  if (on_device) return AddedBy(step, &PhaseMemory::device);
+  return AddedBy(step, step.live.peak ? &PhaseMemory::live : &PhaseMemory::resident);
 }
 
 bool Says(const Status& status, std::string_view text) {
@@ -105,6 +109,9 @@ void MemoryWatch::EndStep(StepMetrics& metrics) {
     LookForGrowth(metrics.step);
   }
   last_step_ = memory;
+  // Resident memory grows in the first steps alone: what was freed stays with the allocators.
+  most_added_ = std::max(most_added_, ActivationBytes(memory, false));
+  most_added_on_device_ = std::max(most_added_on_device_, ActivationBytes(memory, true));
   step_time_ = metrics.step_time;
 }
 
@@ -230,11 +237,12 @@ void MemoryWatch::AddRemedies(OutOfMemoryReport& report) const {
     if (report.asked && left < missing) missing -= left;
   }
   if (missing > 0) report.missing = Bytes(missing);
-  const std::int64_t before =
-      last_step_ ? ActivationBytes(*last_step_, report.failure) : std::int64_t{0};
-  const std::int64_t activations =
-      std::max(before, ActivationBytes(report.step_so_far, report.failure));
-  report.segments_are_guessed = setup_.options->segments.empty() && activations > 0;
+  const bool on_device = report.failure == MemoryFailure::kDevice;
+  const std::int64_t activations = std::max(on_device ? most_added_on_device_ : most_added_,
+                                            ActivationBytes(report.step_so_far, on_device));
+  const bool has_segments = !setup_.options->segments.empty();
+  report.segments_are_guessed = !has_segments && activations > 0;
+  report.activations_are_unknown = !has_segments && activations == 0;
   report.remedies = RemediesOf(engine_, setup_, activations, step_time_ ? Seconds(*step_time_) : 0,
                                report.missing.value_or(Bytes(1)));
   if (report.remedies.size() > kRemediesToName) report.remedies.resize(kRemediesToName);

@@ -81,6 +81,8 @@ class MemoryWatch {
   bool failed_at_risk_ = false;
   std::vector<std::string> told_growth_;
   std::optional<StepMemory> last_step_;
+  std::int64_t most_added_ = 0;  // by forward and backward of a step so far
+  std::int64_t most_added_on_device_ = 0;
   std::optional<Duration> step_time_;
   std::optional<OutOfMemoryReport> report_;
 };

@@ -171,6 +171,12 @@ std::string OutOfMemoryReport::Describe() const {
   if (remedies.empty()) AddLine(text, "try", "a smaller model, more ranks or more memory");
   AddList(text, grows ? "" : "try", remedies,
           [this](const Remedy& remedy) { return RemedyText(remedy, missing.has_value()); });
+  if (activations_are_unknown) {
+    AddLine(
+        text, "",
+        "activations are unknown, so neither checkpointing nor smaller micro-batches are judged: "
+        "give TrainerOptions::memory.live, device or segments");
+  }
   if (missing && !remedies.empty()) {
     AddLine(text, "",
             StrCat("measured by the ", BytesText(*missing), " that were missing here",

@@ -235,6 +235,38 @@ TEST(Trainer, RecomputingTakesAThirdOfAStepHoweverManyMicroStepsItHas) {
   });
 }
 
+TEST(Trainer, RemembersTheActivationsOfEarlierSteps) {
+  RunRanks(1, [](ToyRank& rank) {
+    bool grows = true;  // as resident memory does, in the first step alone
+    Trainer trainer(*rank.engine, Sgd(), {.memory = {.live = [&] {
+                                            return MemoryUse{.now = Bytes(0),
+                                                             .peak = grows ? GiB(1) : Bytes(0)};
+                                          }}});
+    ASSERT_OK(Step(trainer, rank));
+    grows = false;
+    for (int i = 0; i < 2; ++i) ASSERT_OK(Step(trainer, rank));
+    std::ignore = Step(trainer, rank, AskTorchForTooMuch);
+    ASSERT_NE(trainer.out_of_memory(), nullptr);
+    EXPECT_TRUE(trainer.out_of_memory()->segments_are_guessed);
+    EXPECT_FALSE(trainer.out_of_memory()->activations_are_unknown);
+    EXPECT_THAT(trainer.out_of_memory()->Describe(),
+                AllOf(HasSubstr("activation checkpointing"), HasSubstr("a micro-batch of 1/")));
+  });
+}
+
+TEST(Trainer, SaysWhereActivationsAreUnknown) {
+  RunRanks(1, [](ToyRank& rank) {
+    Trainer trainer(
+        *rank.engine, Sgd(),
+        {.memory = {.live = [] { return MemoryUse{.now = Bytes(0), .peak = Bytes(0)}; }}});
+    ASSERT_OK(Step(trainer, rank));
+    std::ignore = Step(trainer, rank, AskTorchForTooMuch);
+    ASSERT_NE(trainer.out_of_memory(), nullptr);
+    EXPECT_TRUE(trainer.out_of_memory()->activations_are_unknown);
+    EXPECT_THAT(trainer.out_of_memory()->Describe(), HasSubstr("activations are unknown"));
+  });
+}
+
 TEST(Trainer, AFailureInBackwardNamesBackward) {
   RunRanks(1, [](ToyRank& rank) {
     Trainer trainer(*rank.engine, Sgd());

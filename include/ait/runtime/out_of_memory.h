@@ -63,7 +63,7 @@ struct MemoryWatchOptions {
   std::optional<MemoryGrowthOptions> growth = MemoryGrowthOptions();
 
   /// For remedies: what segments of the model cost (ait/activation/planner.h). Empty: the report
-  /// takes what forward added, as if the model had eight equal segments, and says so.
+  /// takes the most that forward and backward added in a step so far, as if the model had eight equal segments, and says so.
   std::vector<SegmentCost> segments = {};
   /// Samples of a micro-batch; 0: unknown.
   std::int64_t micro_batch = 0;
@@ -102,6 +102,7 @@ struct OutOfMemoryReport {
   std::optional<Bytes> missing;       // what they are measured by: at least so much too much;
                                       // nullopt: unknown, and so is whether one suffices
   bool segments_are_guessed = false;
+  bool activations_are_unknown = false;  // so remedies for them are left out
 
   /// "out of memory in forward: 1.0 GiB asked, 88.1 MiB left of 4.0 GiB (/sys/fs/cgroup/…)".
   std::string Summary() const;
