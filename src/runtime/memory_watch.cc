@@ -99,6 +99,8 @@ Status MemoryWatch::Look(MemoryPhase phase, const StepPlace& place) {
   return OkStatus();
 }
 
+MemoryPressure MemoryWatch::LimitsNow() const { return MemoryPressureWatch(limits_).Read(); }
+
 void MemoryWatch::EndStep(StepMetrics& metrics) {
   const StepMemory memory = phases_.EndStep();
   if (IsTime(next_process_)) process_ = ReadProcessMemory();
@@ -154,7 +156,7 @@ void MemoryWatch::LookForGrowth(std::int64_t step) {
   if (!is_news) return;
   told_growth_.insert(told_growth_.end(), growing.begin(), growing.end());
   std::string text = StrCat("rank ", engine_.communicator()->rank(), ": ", report.Describe());
-  const MemoryPressure pressure = pressure_.Read();
+  const MemoryPressure pressure = LimitsNow();
   if (const MemoryRoom* room = pressure.tightest()) {
     if (const auto steps = report.StepsUntil(room->left()))
       text += StrCat("; ", room->source, " is reached in ", *steps, " steps");
@@ -204,7 +206,7 @@ OutOfMemoryReport MemoryWatch::MakeReport(MemoryFailure failure, std::optional<B
                            .micro_steps = setup_.micro_steps,
                            .phase = phases_.current(),
                            .asked = asked,
-                           .budgets = pressure_.Read().rooms,
+                           .budgets = LimitsNow().rooms,
                            .process = ReadProcessMemory(limits_.roots.proc),
                            .malloc = ReadMallocMemory(),
                            .step_so_far = phases_.SoFar(),

@@ -57,6 +57,8 @@ class MemoryWatch {
  private:
   /// True at most once an interval.
   bool IsTime(Time& next) const;
+  /// By a watch of its own, so that the next look still finds what has changed since the last one.
+  MemoryPressure LimitsNow() const;
   Status Look(MemoryPhase phase, const StepPlace& place);
   void LookForGrowth(std::int64_t step);
   void AddCounters(const StepMemory& memory, StepMetrics& metrics) const;

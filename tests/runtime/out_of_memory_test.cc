@@ -439,6 +439,9 @@ class FullCgroup {
   void Use(Bytes bytes) {
     fixture_.Write("sys/fs/cgroup/job/memory.current", StrCat(bytes.value(), "\n"));
   }
+  void Kills(int count) {
+    fixture_.Write("sys/fs/cgroup/job/memory.events", StrCat("high 0\noom_kill ", count, "\n"));
+  }
   void StallMachine(double percent) {
     const std::string stalls = StrCat("avg10=", percent, " avg60=0.00 avg300=0.00 total=1\n");
     fixture_.Write("proc/pressure/memory", StrCat("some ", stalls, "full ", stalls));
@@ -471,6 +474,25 @@ TEST(Trainer, WarnsOnceWhenTheCgroupIsNearlyFullAndAgainAfterItWasBetter) {
     cgroup.Use(MiB(1014));
     ASSERT_OK(Step(trainer, rank));
     EXPECT_EQ(log.lines().size(), 2u);
+  });
+}
+
+TEST(Trainer, AReportTakesNoKillFromTheNextLook) {
+  RunRanks(1, [](ToyRank& rank) {
+    FullCgroup cgroup;
+    cgroup.Kills(0);
+    Recorder log;
+    Trainer trainer(*rank.engine, Sgd(), {.memory = cgroup.options(AtRisk::kWarn), .log = &log});
+    ASSERT_OK(Step(trainer, rank));
+    cgroup.Kills(1);
+    const auto resource = RefusingResource::Create();
+    resource->RefuseAfter(0);
+    std::ignore = trainer.ExplainOutOfMemory(HostBuffer::Create(resource, 4096).status());
+    ASSERT_NE(trainer.out_of_memory(), nullptr);
+    EXPECT_TRUE(log.lines().empty());
+    ASSERT_OK(Step(trainer, rank));
+    ASSERT_EQ(log.lines().size(), 1u);
+    EXPECT_THAT(log.lines()[0], HasSubstr("has killed 1 process"));
   });
 }
 
