@@ -131,7 +131,7 @@ struct MemoryPrediction {
 
   std::int64_t host_total() const { return rank.total() * ranks_per_host; }
   std::int64_t node_total() const { return rank.total() * ranks_per_node; }
-  /// A table for people, in GiB or MiB.
+  /// A table for people, in GB or MB.
   std::string Describe() const;
   /// The same with what was measured, and the error of each part in percent.
   std::string DescribeBeside(const MemoryParts& measured) const;

@@ -26,7 +26,9 @@
 //   peak      the most while its forward or its backward runs, beyond what was held before it
 //   seconds   until the last tensor was saved: what recomputing, which stops there, takes
 //
-// What lies between segments is kept always, and is counted the same way.
+// What lies between segments is kept always, and is counted the same way. Not seen are results that
+// a recomputed segment keeps (`ActivationPlanOptions::keep`, `Keep`), which predictions take as given
+// back, and what an offload policy has in flight and brings in ahead: leave room for both.
 //
 // **Thread-safety.** None; the thread that runs the model.
 
@@ -60,8 +62,9 @@ StatusOr<StepProfile> ProfileFor(std::int64_t micro_batch, const StepProfile& a,
                                  const StepProfile& b);
 
 struct MemoryPlannerOptions {
-  /// What an offloaded byte costs in time, and which part of it stays in memory: 0 if it is moved
-  /// away, 0.5 if it is compressed to a half. Without a policy in the plan nothing is offloaded.
+  /// What an offloaded byte costs in time, which the caller measures or guesses, and which part of it
+  /// stays in memory: 0 if it is moved away, 0.5 if it is compressed to a half. Without a policy in
+  /// the plan nothing is offloaded.
   double offload_seconds_per_gib = 0.1;
   double offload_keeps = 0;
   /// Segments are recomputed only if that gives back at least this.
