@@ -53,6 +53,13 @@ Status CheckCounts(const ParameterCounts& counts) {
   return OkStatus();
 }
 
+Status CheckFits(std::string_view what, double bytes) {
+  constexpr double kMost = 9e18;  // a little below 2^63, for sums of doubles are rounded
+  if (bytes < kMost) return OkStatus();
+  return OutOfRangeError(what, " would take ", bytes, " bytes; the arithmetic is for at most ",
+                         kMost);
+}
+
 Status Check(const TrainingSetup& setup) {
   AIT_RETURN_IF_ERROR(CheckCounts(setup.parameters));
   for (const auto& [what, bytes] :
@@ -101,6 +108,7 @@ Status Check(const TrainingSetup& setup) {
     return InvalidArgumentError("micro_batch is ", setup.micro_batch, " and accumulate ",
                                 setup.accumulate, "; both must be at least 1");
   }
+  AIT_RETURN_IF_ERROR(internal::CheckSegments(setup.segments));
   if (!setup.plan.empty() && setup.plan.size() != setup.segments.size()) {
     return InvalidArgumentError("plan has ", setup.plan.size(), " actions for ",
                                 setup.segments.size(), " segments; give one for each, or none");
@@ -276,10 +284,15 @@ StatusOr<MemoryPrediction> PredictMemory(const TrainingSetup& setup) {
     const SchedulePeak peak = PeakOf(setup.segments, setup.plan);
     prediction.rank.activations = peak.held_bytes;
     prediction.rank.working = peak.working_bytes;
-    prediction.rank.slack =
-        static_cast<std::int64_t>(static_cast<double>(peak.bytes) * setup.waste);
+    const double slack = static_cast<double>(peak.bytes) * setup.waste;
+    AIT_RETURN_IF_ERROR(CheckFits("slack", slack));
+    prediction.rank.slack = static_cast<std::int64_t>(slack);
     prediction.peak_segment = setup.segments[static_cast<std::size_t>(peak.segment)].name;
   }
+  double host = 0;
+  for (const Part& part : kParts) host += static_cast<double>(prediction.rank.*part.bytes);
+  host *= prediction.ranks_per_host;
+  AIT_RETURN_IF_ERROR(CheckFits("the ranks of a host", host));
   return prediction;
 }
 
@@ -324,6 +337,12 @@ StatusOr<std::vector<SegmentCost>> TransformerSegments(const TransformerShape& s
     kept += scores * (2 * e + 1);
     working = std::max(working, scores * 2 * e);
   }
+  // Twice, for a layer has an action that keeps and one that recomputes.
+  AIT_RETURN_IF_ERROR(
+      CheckFits("the activations of all layers",
+                2 * static_cast<double>(shape.layers) * 2 * (kept + working + sbh * e)));
+  AIT_RETURN_IF_ERROR(CheckFits(
+      "the head", 2 * (sb * static_cast<double>(shape.vocabulary) * (e + 8) + sbh * 2 * e)));
   const auto bytes = [](double number) { return static_cast<std::int64_t>(number); };
   const double forward = 1.0 / 3;  // backward takes twice as long
   std::vector<SegmentCost> segments;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "activation/byte_text_internal.h"
+#include "activation/memory_model_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -52,7 +53,9 @@ std::int64_t Thin(std::vector<Point>& front, int most) {
   return quantum;
 }
 
-Status Check(std::span<const SegmentCost> segments) {
+}  // namespace
+
+Status internal::CheckSegments(std::span<const SegmentCost> segments) {
   std::int64_t sum = 0;
   for (const SegmentCost& segment : segments) {
     for (const SegmentAction action : kActions) {
@@ -66,13 +69,15 @@ Status Check(std::span<const SegmentCost> segments) {
       const std::int64_t held = cost.held_bytes < 0 ? -(cost.held_bytes + 1) : cost.held_bytes;
       if (__builtin_add_overflow(sum, held, &sum) ||
           __builtin_add_overflow(sum, cost.peak_bytes, &sum)) {
-        return InvalidArgumentError("segment ", segment.name,
-                                    " takes the bytes of all segments over 2^63");
+        return OutOfRangeError("segment ", segment.name,
+                               " takes the bytes of all segments over 2^63");
       }
     }
   }
   return OkStatus();
 }
+
+namespace {
 
 // Whether some choice keeps to the budget. Less held is never worse for what follows, so the action
 // that holds least, of those that fit, is right for every segment.
@@ -248,7 +253,7 @@ double SecondsOf(std::span<const SegmentCost> segments, std::span<const SegmentA
 
 StatusOr<SegmentSchedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
                                         const ScheduleOptions& options) {
-  AIT_RETURN_IF_ERROR(Check(segments));
+  AIT_RETURN_IF_ERROR(internal::CheckSegments(segments));
   if (options.most_points < 2) {
     return InvalidArgumentError("most_points is ", options.most_points, "; it must be at least 2");
   }
@@ -270,7 +275,7 @@ StatusOr<SegmentSchedule> FastestWithin(std::span<const SegmentCost> segments, B
 
 StatusOr<SegmentSchedule> LeastMemory(std::span<const SegmentCost> segments,
                                       const ScheduleOptions& options) {
-  AIT_RETURN_IF_ERROR(Check(segments));
+  AIT_RETURN_IF_ERROR(internal::CheckSegments(segments));
   return FastestWithin(segments, Bytes(LeastBudget(segments)), options);
 }
 

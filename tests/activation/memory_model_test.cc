@@ -170,6 +170,30 @@ TEST(PredictMemory, RefusesWhatCannotBe) {
               HasSubstr("waste"));
 }
 
+TEST(PredictMemory, RefusesBytesThatDoNotFit) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  TrainingSetup setup = SevenBillion();
+  setup.segments = {{.name = "a", .keep = {.held_bytes = kMost / 2, .peak_bytes = kMost / 2}},
+                    {.name = "b", .keep = {.held_bytes = 4, .peak_bytes = 4}}};
+  EXPECT_THAT(PredictMemory(setup), StatusIs(StatusCode::kOutOfRange));
+  setup.segments = {{.name = "a", .keep = {.peak_bytes = kMost / 2}}};
+  setup.waste = 10;
+  EXPECT_THAT(PredictMemory(setup), StatusIs(StatusCode::kOutOfRange));
+  setup.waste = 0;
+  EXPECT_OK(PredictMemory(setup));
+  setup.ranks = 2;  // of one host
+  EXPECT_THAT(PredictMemory(setup), StatusIs(StatusCode::kOutOfRange));
+  setup.segments = {{.name = "a", .keep = {.peak_bytes = -1}}};
+  EXPECT_THAT(PredictMemory(setup), StatusIs(StatusCode::kInvalidArgument));
+  constexpr std::int64_t kMillion = 1'000'000;
+  EXPECT_THAT(TransformerSegments({.layers = 1,
+                                   .hidden = kMillion,
+                                   .heads = 1,
+                                   .sequence = kMillion,
+                                   .micro_batch = kMillion}),
+              StatusIs(StatusCode::kOutOfRange));
+}
+
 TrainingSetup WithLayers() {
   TrainingSetup setup{.parameters = {.elements = 1'200'000'000, .largest_unit = 50'000'000},
                       .bytes = {.parameters = 2, .gradients = 4, .masters = 4, .is_bf16 = true},

@@ -206,7 +206,7 @@ TEST(FastestWithin, RefusesCostsThatAreNone) {
   EXPECT_THAT(with({.seconds = std::numeric_limits<double>::quiet_NaN()}),
               StatusIs(StatusCode::kInvalidArgument));
   EXPECT_THAT(with({.held_bytes = std::numeric_limits<std::int64_t>::max(), .peak_bytes = 1}),
-              StatusIs(StatusCode::kInvalidArgument));
+              StatusIs(StatusCode::kOutOfRange));
   EXPECT_THAT(FastestWithin({}, Bytes(1), {.most_points = 1}),
               StatusIs(StatusCode::kInvalidArgument));
   EXPECT_OK(FastestWithin({}, Bytes(0)));

@@ -180,7 +180,8 @@ struct TransformerShape {
 /// Segments of a decoder by the formulas of Korthikanti et al. (arXiv:2205.05198): a layer holds
 /// s b h (34 + 5 a s / h) bytes in 16 bits, without the second term where attention is fused, and
 /// s b h element_bytes if it is recomputed. Seconds are parts of a micro-step that takes 1.
-/// **Errors.** InvalidArgument: a number below 1, heads that do not divide the hidden size.
+/// **Errors.** InvalidArgument: a number below 1, heads that do not divide the hidden size;
+/// OutOfRange: bytes that do not fit 63 bits.
 StatusOr<std::vector<SegmentCost>> TransformerSegments(const TransformerShape& shape);
 
 }  // namespace ait::inline v0

@@ -89,7 +89,7 @@ struct ScheduleOptions {
 
 /// **Errors.** ResourceExhausted: no choice keeps to the budget; the text has the least that one
 /// needs, and the segment that sets it. InvalidArgument: a cost that is negative or not finite where
-/// it may not be, an option that is not allowed.
+/// it may not be, an option that is not allowed. OutOfRange: bytes of all segments over 2^63.
 StatusOr<SegmentSchedule> FastestWithin(std::span<const SegmentCost> segments, Bytes budget,
                                         const ScheduleOptions& options = {});
 
