@@ -145,9 +145,10 @@ TEST(SharedArena, MoreThanTheMemoryThatIsLeftIsAnErrorThatNamesTheLimit) {
   const SystemRoots roots = {.proc = folder / "proc", .sys = folder / "sys"};
   EXPECT_OK(SharedArena::Create({.capacity = MiB(5), .roots = roots}));
   const auto before = OpenFiles();
-  EXPECT_THAT(SharedArena::Create({.capacity = MiB(6), .roots = roots}),
-              StatusIs(StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("6291456 bytes are available"), HasSubstr("job/memory.max"))));
+  EXPECT_THAT(
+      SharedArena::Create({.capacity = MiB(6), .roots = roots}),
+      StatusIs(StatusCode::kResourceExhausted,
+               AllOf(HasSubstr("6291456 bytes are available"), HasSubstr("job/memory.max"))));
   EXPECT_EQ(OpenFiles(), before);
 }
 

@@ -52,8 +52,8 @@ enum class IdlePages {
 };
 
 struct PoolOptions {
-  MemoryHandle upstream = {};                   ///< empty: pages of the system
-  Bytes chunk_bytes = MiB(64);                  ///< taken at once, at least; rounded up to 2 MiB
+  MemoryHandle upstream = {};   ///< empty: pages of the system
+  Bytes chunk_bytes = MiB(64);  ///< taken at once, at least; rounded up to 2 MiB
   /// Zero: free memory goes back at once, but for blocks up to kMaxSmall that threads keep at hand.
   std::chrono::milliseconds idle_time{10'000};
   IdlePages idle_pages = IdlePages::kAutomatic;
