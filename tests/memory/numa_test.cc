@@ -261,6 +261,53 @@ TEST(NumaResource, StrictMemoryThatRunsOutWhileItIsTouchedIsAnError) {
   EXPECT_EQ(ReportOf(strict, 2 * kMiB).verdict, PlacementVerdict::kVerified);
 }
 
+TEST(NumaResource, StrictMemoryIsTakenFromAnyChunkWhosePagesExist) {
+  constexpr std::size_t kHalf = kMiB / 2;
+  FakeNumaMachine machine(Alike({0, 1}));
+  const auto strict = Make(
+      machine,
+      {.policy = NumaPolicy::kStrict, .nodes = {1}, .pages = PageKind::kSmall, .chunk = MiB(4)});
+  // Up to a chunk that is asked before the first one, and has pages that do not exist.
+  std::vector<void*> blocks = {strict->Allocate(kHalf).value()};
+  do {
+    blocks.push_back(strict->Allocate(kHalf).value());
+  } while (blocks.back() > blocks.front() && blocks.size() < 64);
+  ASSERT_LT(blocks.back(), blocks.front());
+  while (blocks.size() % 8 != 3) blocks.push_back(strict->Allocate(kHalf).value());
+  machine.SetFree(1, Bytes(0));
+  strict->Deallocate(blocks[1], kHalf);
+  // What exists ahead in the last chunk (512 KiB), then the gap in the first, then none.
+  for (int left = 2; left-- > 0;) {
+    StatusOr<void*> block = strict->Allocate(kHalf);
+    ASSERT_OK(block);
+    EXPECT_EQ(*block == blocks[1], left == 0);
+  }
+  EXPECT_THAT(strict->Allocate(kHalf), StatusIs(StatusCode::kResourceExhausted));
+}
+
+TEST(NumaResource, AFillingChunkCallsTheSystemForTwoMebibytesAtATime) {
+  for (const PageKind pages : {PageKind::kSmall, PageKind::kTransparentHuge}) {
+    FakeNumaMachine machine(Alike({0}));
+    const auto memory = Make(machine, {.pages = pages});
+    ASSERT_OK(memory->Allocate(1000));
+    const int calls = machine.calls;
+    for (int i = 1; i < 4096; ++i) ASSERT_OK(memory->Allocate(1024));
+    EXPECT_EQ(machine.calls - calls, 1) << "4 MiB";
+  }
+}
+
+TEST(NumaResource, NoMoreExistsAheadThanANodeHas) {
+  FakeNumaMachine machine(Alike({0, 1}));
+  machine.SetFree(1, KiB(4096 + 8));
+  const auto strict = Make(
+      machine,
+      {.policy = NumaPolicy::kStrict, .nodes = {1}, .pages = PageKind::kSmall, .chunk = MiB(4)});
+  for (int i = 0; i < 2; ++i) ASSERT_OK(strict->Allocate(kMiB));
+  machine.SetFree(1, KiB(8));
+  EXPECT_OK(strict->Allocate(8192)) << "all there is";
+  EXPECT_THAT(strict->Allocate(8192), StatusIs(StatusCode::kResourceExhausted));
+}
+
 TEST(NumaResource, ForbiddenBindingNeverFailsAnAllocation) {
   for (int error : {EPERM, ENOSYS}) {
     for (NumaPolicy policy : {NumaPolicy::kPreferred, NumaPolicy::kStrict}) {
