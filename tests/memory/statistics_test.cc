@@ -36,6 +36,33 @@ TEST(StatisticsResource, CountsWhatIsHeldItsPeakAndItsTotal) {
                                                      .total_count = 3}));
 }
 
+/// Whose deallocation looks at the statistics, as another thread could that takes the block again.
+class Watching final : public MemoryResource {
+ public:
+  MemoryProperties properties() const override { return {.name = "watching"}; }
+  std::shared_ptr<StatisticsResource> counted;
+  std::int64_t bytes_at_deallocation = -1;
+
+ private:
+  StatusOr<void*> DoAllocate(std::size_t, std::size_t) override {
+    return static_cast<void*>(block_);
+  }
+  void DoDeallocate(void*, std::size_t, std::size_t) override {
+    bytes_at_deallocation = counted->statistics().current_bytes;
+  }
+  alignas(kMinAlignment) std::byte block_[1024] = {};
+};
+
+TEST(StatisticsResource, CountsABlockDownBeforeAnotherCanHaveIt) {
+  const auto watching = std::make_shared<Watching>();
+  watching->counted = StatisticsResource::Create(watching);
+  {
+    const HostBuffer buffer = Take(watching->counted, 1000);
+  }
+  EXPECT_EQ(watching->bytes_at_deallocation, 0);
+  watching->counted = nullptr;
+}
+
 TEST(StatisticsResource, CountsFailuresApart) {
   const auto counted = Counted();
   EXPECT_FALSE(counted->Allocate(MemoryResource::kMaxBytes).ok());
