@@ -31,6 +31,23 @@ class ArenaPlacement : public ::testing::TestWithParam<ArenaReservation> {
     return SharedArenaMaker::Make(options, machine_);
   }
 
+  /// Blocks that lie over a part and its neighbours.
+  void ExpectEachPieceOnItsNode() {
+    ASSERT_OK_AND_ASSIGN(const auto arena, Make({.node = 0}));
+    ASSERT_OK(arena->Place(MiB(4), 4 * kMiB, 2));
+    ASSERT_OK_AND_ASSIGN(void* const before, arena->Allocate(6 * kMiB));
+    ASSERT_OK_AND_ASSIGN(void* const block, arena->Allocate(4 * kMiB));
+    ASSERT_EQ(arena->OffsetOf(block, 1).value(), MiB(6));
+    PlacementReport report = arena->Verify(before, 6 * kMiB);
+    EXPECT_EQ(report.verdict, PlacementVerdict::kVerified) << report.ToString();
+    EXPECT_EQ(report.by_node, (std::map<int, Bytes>{{0, MiB(4)}, {2, MiB(2)}}));
+    report = arena->Verify(block, 4 * kMiB);
+    EXPECT_EQ(report.verdict, PlacementVerdict::kVerified) << report.ToString();
+    EXPECT_EQ(report.by_node, (std::map<int, Bytes>{{0, MiB(2)}, {2, MiB(2)}}));
+    ASSERT_OK(arena->Place(MiB(8), 2 * kMiB, 2));
+    EXPECT_EQ(arena->Verify(block, 4 * kMiB).by_node, (std::map<int, Bytes>{{2, MiB(4)}}));
+  }
+
   FakeNumaMachine machine_{{{.id = 0, .cpus = "0", .memory = GiB(1)},
                             {.id = 2, .cpus = "1", .memory = GiB(1)},
                             {.id = 5, .cpus = "2", .memory = Bytes(0)}}};
@@ -82,6 +99,13 @@ TEST_P(ArenaPlacement, EachRankHasItsPartOnItsNode) {
   EXPECT_EQ(arena->Verify(first, 8 * kMiB).by_node.at(0), MiB(8));
   EXPECT_EQ(arena->Verify(second, 8 * kMiB).by_node.at(2), MiB(8));
   EXPECT_EQ(arena->Verify(second, 8 * kMiB).verdict, PlacementVerdict::kVerified);
+}
+
+TEST_P(ArenaPlacement, ABlockOverSeveralPartsIsHeldToEach) { ExpectEachPieceOnItsNode(); }
+
+TEST_P(ArenaPlacement, ABlockOverSeveralPartsIsHeldToEachWhereBindingIsForbidden) {
+  machine_.forbidden_bind = EPERM;
+  ExpectEachPieceOnItsNode();
 }
 
 TEST_P(ArenaPlacement, WhatIsReservedAlreadyIsMovedAndKeepsWhatItHolds) {
