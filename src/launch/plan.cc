@@ -23,6 +23,36 @@ Found Look(const std::string& path) {
   return access(path.c_str(), X_OK) == 0 ? Found::kYes : Found::kNotExecutable;
 }
 
+/// One place of all CPUs that compute: with one for each thread, all that the main thread starts
+/// later would share its CPU.
+std::string PlaceOf(const RankLayout& layout) {
+  std::string place;
+  for (const int cpu : layout.compute) place += StrCat(place.empty() ? "{" : ",", cpu);
+  return place + "}";
+}
+
+/// Takes out what PlaceThreads of another launch has set, in which this one runs.
+void ForgetPlaces(std::map<std::string, std::string>& variables) {
+  const char* const text = std::getenv("AIT_LAYOUT");
+  const auto places = variables.find("OMP_PLACES");
+  if (text == nullptr || places == variables.end()) return;
+  const StatusOr<RankLayout> layout = ParseRankLayout(text);
+  if (!layout.ok() || places->second != PlaceOf(*layout)) return;
+  variables.erase(places);
+  variables.erase("OMP_PROC_BIND");
+}
+
+/// Keeps OpenMP's threads on the CPUs that compute, if the layout has others and nobody has said
+/// otherwise.
+void PlaceThreads(const RankLayout& layout, std::map<std::string, std::string>& variables) {
+  if (layout.compute == layout.cpus) return;
+  for (const char* name : {"OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
+    if (variables.contains(name)) return;
+  }
+  variables["OMP_PLACES"] = PlaceOf(layout);
+  variables["OMP_PROC_BIND"] = "true";
+}
+
 bool BelongsToAnotherLaunch(std::string_view name) {
   // torchrun's own; a child that inherits TORCHELASTIC_USE_AGENT_STORE waits for an agent for ever.
   constexpr std::string_view kPrefixes[] = {"TORCHELASTIC_", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -117,6 +147,7 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
     const std::string_view name = text.substr(0, equals);
     if (!BelongsToAnotherLaunch(name)) variables.emplace(name, text.substr(equals + 1));
   }
+  ForgetPlaces(variables);
   for (const auto& [name, value] : options.environment) variables[name] = value;
 
   const RankPlan& mine = plan.ranks[static_cast<std::size_t>(local_rank)];
@@ -130,7 +161,10 @@ std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const Lau
   variables["AIT_RUN_ID"] = plan.run_id;
   variables["AIT_PARENT_PID"] = std::to_string(getpid());
   variables["OMP_NUM_THREADS"] = std::to_string(mine.threads);
-  if (mine.layout) variables["AIT_LAYOUT"] = ToText(*mine.layout);
+  if (mine.layout) {
+    variables["AIT_LAYOUT"] = ToText(*mine.layout);
+    PlaceThreads(*mine.layout, variables);
+  }
   if (rank == 0 && options.port == RankPort::kInherited)
     variables["AIT_LISTEN_FD"] = std::to_string(kListenFd);
 

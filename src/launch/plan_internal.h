@@ -36,7 +36,8 @@ struct Listener {
 StatusOr<Listener> ListenAt(const std::string& address);
 
 /// The environment of one rank of this host: this process's without the variables of another launch, the
-/// caller's additions, the variables of this launch.
+/// caller's additions, the variables of this launch, and OMP_PLACES where its layout has CPUs that do
+/// not compute.
 std::vector<std::string> MakeEnvironment(const LaunchOptions& options, const LaunchPlan& plan,
                                          int local_rank);
 

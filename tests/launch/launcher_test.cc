@@ -12,6 +12,7 @@
 #include <fstream>
 #include <thread>
 
+#include "launch/plan_internal.h"
 #include "support/process.h"
 #include "support/status_matchers.h"
 
@@ -185,6 +186,42 @@ TEST_F(LauncherTest, RanksLearnTheirLayout) {
   EXPECT_EQ(Run(unbound).exit_code, 0);
   EXPECT_THAT(collector_.Output(0), ::testing::EndsWith("AIT_LAYOUT is unset\n"));
   unsetenv("AIT_LAYOUT");
+}
+
+TEST_F(LauncherTest, ThreadsThatComputeStayOffTheOtherCpusOfTheirRank) {
+  using ::testing::Contains;
+  using ::testing::StartsWith;
+  LaunchOptions options = Puppet(1, {"print", "never"});
+  LaunchPlan plan;
+  const auto environment = [&](const char* layout) {
+    plan.ranks = {RankPlan{.layout = ParseRankLayout(layout).value()}};
+    return internal::MakeEnvironment(options, plan, 0);
+  };
+  constexpr const char* kServed =
+      "cpus=0-2,8-10;compute=0-2;communication=10;loaders=8-9;threads=3;loader_threads=1";
+  const auto places = environment(kServed);
+  EXPECT_THAT(places, Contains("OMP_PLACES={0,1,2}"));
+  EXPECT_THAT(places, Contains("OMP_PROC_BIND=true"));
+  const auto none =
+      environment("cpus=0-2;compute=0-2;communication=0-2;loaders=0-2;threads=3;loader_threads=1");
+  EXPECT_THAT(none, Not(Contains(StartsWith("OMP_P")))) << "there is nothing to stay off";
+  setenv("AIT_LAYOUT", kServed, 1);  // this is a rank of another launch
+  setenv("OMP_PLACES", "{0,1,2}", 1);
+  setenv("OMP_PROC_BIND", "true", 1);
+  EXPECT_THAT(
+      environment("cpus=1-2;compute=1;communication=2;loaders=2;threads=1;loader_threads=1"),
+      Contains("OMP_PLACES={1}"));
+  unsetenv("AIT_LAYOUT");
+  unsetenv("OMP_PLACES");
+  unsetenv("OMP_PROC_BIND");
+  for (const char* chosen : {"OMP_PLACES=cores", "OMP_PROC_BIND=false", "GOMP_CPU_AFFINITY=0"}) {
+    const std::string_view text = chosen;
+    const std::size_t equals = text.find('=');
+    options.environment = {{std::string(text.substr(0, equals)), text.substr(equals + 1).data()}};
+    const auto kept = environment(kServed);
+    EXPECT_THAT(kept, Contains(chosen));
+    EXPECT_THAT(kept, Not(Contains("OMP_PLACES={0,1,2}")));
+  }
 }
 
 TEST_F(LauncherTest, RefusesALayoutThatTheMachineCannotGive) {
