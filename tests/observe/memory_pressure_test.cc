@@ -246,7 +246,7 @@ TEST_F(PressureTest, DamagedFilesDoNotLimit) {
 TEST(MemoryPressure, ARealCgroupThatFillsUpGoesFromOkToAtRisk) {
   const OwnCgroup group(MiB(64));
   if (!group.why_not().empty()) GTEST_SKIP() << group.why_not();
-  Process process = Process::Spawn({.program = AIT_TEST_FILLER, .args = {group.path(), "62"}});
+  Process process = Process::Spawn({.program = AIT_TEST_FILLER, .args = {group.path(), "63"}});
   const testing::Exit exit = process.Wait();
   EXPECT_EQ(exit.code, 0);
   EXPECT_THAT(exit.output, AllOf(HasSubstr("memory is ok"), HasSubstr("memory is at risk"),
