@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Place, verify, observe: a rank binds itself to its CPUs, takes the memory of all its tensors from
 // its node, reads back where that lies, and tells who holds it.
-//   memory [NODE]
+//   memory [NODES]    such as 0 or 0-1; else the node of the rank
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -9,14 +9,14 @@
 #include <torch/utils.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <optional>
+#include <string_view>
 
 #include "ait/base/env.h"
 #include "ait/comm/automatic.h"
 #include "ait/comm/world.h"
 #include "ait/memory/numa.h"
+#include "ait/memory/pool.h"
 #include "ait/memory/statistics.h"
 #include "ait/memory/tracking.h"
 #include "ait/optim/adam.h"
@@ -43,7 +43,7 @@ ait::StatusOr<ait::RankLayout> FindLayout() {
   return host.ranks.front();
 }
 
-/// On the rank's node, each block with its owner's label, all of it counted.
+/// On the rank's node, pooled, each block with its owner's label, all of it counted.
 struct Memory {
   std::shared_ptr<ait::NumaResource> placed;
   std::shared_ptr<ait::TrackingResource> tracked;
@@ -83,17 +83,18 @@ ait::StatusOr<double> Train(ait::World& world, const Memory& memory) {
   return loss;
 }
 
-ait::Status Run(std::optional<int> node) {
+ait::Status Run(std::string_view wanted) {
+  AIT_ASSIGN_OR_RETURN(ait::NodeSet nodes, ait::NodeSet::Parse(wanted));
   AIT_ASSIGN_OR_RETURN(const ait::RankLayout layout, FindLayout());
   AIT_ASSIGN_OR_RETURN(const ait::AppliedLayout applied, ait::ApplyRankLayout(layout));
   AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment(
                                        {.transport = ait::Automatic({.between = ait::Gloo()})}));
 
-  if (!node) node = layout.memory_node;
+  if (nodes.empty() && layout.memory_node) nodes = {*layout.memory_node};
   Memory memory;  // without a known node: that of the thread which allocates
-  AIT_ASSIGN_OR_RETURN(memory.placed, ait::NumaResource::Create(
-                                          {.nodes = node ? ait::NodeSet{*node} : ait::NodeSet()}));
-  memory.tracked = ait::TrackingResource::Create(memory.placed);
+  AIT_ASSIGN_OR_RETURN(memory.placed, ait::NumaResource::Create({.nodes = nodes}));
+  AIT_ASSIGN_OR_RETURN(auto pool, ait::PoolResource::Create({.upstream = memory.placed}));
+  memory.tracked = ait::TrackingResource::Create(pool);
   memory.counted = ait::StatisticsResource::Create(memory.tracked);
   AIT_ASSIGN_OR_RETURN(const auto scope, ait::CpuAllocatorScope::Create(memory.counted));
 
@@ -113,8 +114,7 @@ ait::Status Run(std::optional<int> node) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const ait::Status status =
-      Run(argc > 1 ? std::optional(std::atoi(argv[1])) : std::nullopt);  // else the rank's node
+  const ait::Status status = Run(argc > 1 ? argv[1] : "");
   if (!status.ok()) std::fprintf(stderr, "%s\n", ait::Message(status).c_str());
   return status.ok() ? 0 : 1;
 }

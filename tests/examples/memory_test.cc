@@ -48,6 +48,7 @@ TEST(MemoryExample, TakesTheNodeThatIsAskedFor) {
   EXPECT_THAT(RunProgram(AIT_MEMORY, {std::to_string(node)}),
               HasSubstr("numa(preferred, node " + std::to_string(node) + ")"));
   EXPECT_THAT(RunProgram(AIT_MEMORY, {"999"}, 1), HasSubstr("999"));
+  EXPECT_THAT(RunProgram(AIT_MEMORY, {"abc"}, 1), HasSubstr("abc"));
 }
 
 }  // namespace
