@@ -56,7 +56,9 @@ class LiveBytes {
                            c10::Device) override {
       const std::lock_guard lock(mutex);
       if (bytes > 0) {
-        blocks[data] = {.serial = next++, .bytes = bytes};
+        Block& block = blocks[data];
+        live -= block.bytes;  // of one that a thread which is not watched has freed
+        block = {.serial = next++, .bytes = bytes};
       } else {
         const auto found = blocks.find(data);
         if (found == blocks.end()) return;  // of the time before

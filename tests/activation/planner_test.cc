@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "activation/chain_model.h"
+#include "activation/live_bytes_internal.h"
 #include "support/document.h"
 #include "support/status_matchers.h"
 
@@ -161,6 +162,18 @@ TEST(PlannerPage, ItsCodeIsThis) {
   });
   ASSERT_OK(outcome);
   EXPECT_LE(outcome->measured_bytes, outcome->kept_bytes * 52 / 100);
+}
+
+TEST(LiveBytes, CountsAnAddressOnceThatAnotherThreadHasFreed) {
+  internal::LiveBytes live;
+  int block = 0;
+  c10::reportMemoryUsageToProfiler(&block, 100, 0, 0, c10::Device(c10::DeviceType::CPU));
+  EXPECT_EQ(live.live(), 100);
+  c10::reportMemoryUsageToProfiler(&block, 70, 0, 0, c10::Device(c10::DeviceType::CPU));
+  EXPECT_EQ(live.live(), 70);
+  EXPECT_EQ(live.TakePeak(), 100);
+  c10::reportMemoryUsageToProfiler(&block, -70, 0, 0, c10::Device(c10::DeviceType::CPU));
+  EXPECT_EQ(live.live(), 0);
 }
 
 // What recomputing one segment does not give back.
