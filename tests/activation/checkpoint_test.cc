@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -357,6 +358,27 @@ TEST(Checkpoint, PartialBackwardLeavesNothingBehind) {
   loss.backward();
   EXPECT_EQ(counters->recomputes, 4);
   EXPECT_TRUE(SameBits(first, up.grad()));
+}
+
+TEST(Checkpoint, RecomputedTensorsGoWithTheBackwardThatAskedForThem) {
+  const at::Tensor w = Parameter({8}), v = Parameter({8});
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> seen;
+  const auto layer = [&](const at::Tensor& x) {
+    const at::Tensor product = x * w, a = product.sin(), b = (a * v).cos();
+    for (const at::Tensor& t : {product, a}) seen.push_back(t.storage().getWeakStorageImpl());
+    return b.exp();
+  };
+  const auto alive = [&] {
+    return std::ranges::count_if(seen, [](const auto& storage) { return !storage.expired(); });
+  };
+  const at::Tensor loss = Checkpoint(layer, at::ones({8})).sum();
+  EXPECT_EQ(alive(), 0);
+  torch::autograd::grad({loss}, {v}, {}, true);  // needs `a`, and not `product`
+  EXPECT_EQ(seen.size(), 4U);
+  EXPECT_EQ(alive(), 0);
+  loss.backward({}, true);
+  EXPECT_EQ(seen.size(), 6U);
+  EXPECT_EQ(alive(), 0);
 }
 
 TEST(Checkpoint, SavedVariablesMayBeAskedTwice) {
