@@ -4,8 +4,9 @@
 
 // For programs that prefer exceptions: turns an error of ait into a `StatusException`.
 //
-// Opt-in; ait itself throws nothing but this, and only from `DataParallel::Unit`, which stands in
-// the middle of model code (ait/parallel/unit.h).
+// Opt-in; ait itself throws nothing but this, and only from what stands in the middle of model code:
+// `DataParallel::Unit` (ait/parallel/unit.h), `Checkpoint`, `Keep` and `SavedTensorScope`
+// (ait/activation).
 //
 //   auto data = ait::ThrowOnError(ait::TokenDataset::Open("corpus", options));  // StatusOr<T> to T
 //   ait::ThrowOnError(trainer.Save("weights.safetensors"));                     // Status to void
