@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "activation/save_by_internal.h"
+#include "activation/saved_version_internal.h"
 #include "ait/base/throw_on_error.h"
 
 namespace ait::inline v0 {
@@ -27,18 +28,15 @@ std::vector<std::shared_ptr<SavedTensorPolicy>>& Scopes() {
 /// A tensor that is kept as it is. libtorch leaves the check of versions to whoever has hooks.
 class Unchanged final : public SavedTensor {
  public:
-  explicit Unchanged(const at::Tensor& tensor) : tensor_(tensor), version_(tensor._version()) {}
+  explicit Unchanged(const at::Tensor& tensor) : tensor_(tensor), version_(tensor) {}
   at::Tensor Restore() override {
-    TORCH_CHECK(tensor_._version() == version_,
-                "a tensor that backward needs has been changed by an in-place ",
-                "operation: ", tensor_.toString(), " ", tensor_.sizes(), " is at version ",
-                tensor_._version(), ", expected version ", version_);
+    version_.Check(tensor_.sizes(), tensor_.scalar_type());
     return tensor_;
   }
 
  private:
   const at::Tensor tensor_;
-  const std::int64_t version_;
+  const internal::SavedVersion version_;
 };
 
 class Hooks final : public torch::autograd::SavedVariableHooks {
