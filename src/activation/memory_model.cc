@@ -9,6 +9,7 @@
 
 #include "activation/byte_text_internal.h"
 #include "activation/memory_model_internal.h"
+#include "activation/memory_parts_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -184,17 +185,6 @@ MemoryParts ModelParts(const TrainingSetup& setup, std::int64_t& file_bytes) {
   return parts;
 }
 
-struct Part {
-  const char* name;
-  std::int64_t MemoryParts::* bytes;
-};
-constexpr std::array kParts = {
-    Part{"parameters", &MemoryParts::parameters},   Part{"gradients", &MemoryParts::gradients},
-    Part{"masters", &MemoryParts::masters},         Part{"states", &MemoryParts::states},
-    Part{"buckets", &MemoryParts::buckets},         Part{"gathered", &MemoryParts::gathered},
-    Part{"activations", &MemoryParts::activations}, Part{"working set", &MemoryParts::working},
-    Part{"staging", &MemoryParts::staging},         Part{"slack", &MemoryParts::slack}};
-
 struct Unit {
   const char* name;
   double bytes;
@@ -234,7 +224,7 @@ std::string Table(const MemoryPrediction& prediction, const MemoryParts* measure
   const auto add = [&](const char* name, std::int64_t bytes, std::int64_t other) {
     text += Row(name, bytes, unit, measured == nullptr ? nullptr : &other);
   };
-  for (const Part& part : kParts) {
+  for (const internal::MemoryPart& part : internal::kMemoryParts) {
     const std::int64_t other = measured == nullptr ? 0 : measured->*part.bytes;
     if (rank.*part.bytes != 0 || other != 0) add(part.name, rank.*part.bytes, other);
   }
@@ -290,7 +280,8 @@ StatusOr<MemoryPrediction> PredictMemory(const TrainingSetup& setup) {
     prediction.peak_segment = setup.segments[static_cast<std::size_t>(peak.segment)].name;
   }
   double host = 0;
-  for (const Part& part : kParts) host += static_cast<double>(prediction.rank.*part.bytes);
+  for (const internal::MemoryPart& part : internal::kMemoryParts)
+    host += static_cast<double>(prediction.rank.*part.bytes);
   host *= prediction.ranks_per_host;
   AIT_RETURN_IF_ERROR(CheckFits("the ranks of a host", host));
   return prediction;
@@ -299,8 +290,8 @@ StatusOr<MemoryPrediction> PredictMemory(const TrainingSetup& setup) {
 namespace internal {
 
 std::string LargestPart(const MemoryParts& parts) {
-  const Part* largest = &kParts.front();
-  for (const Part& part : kParts) {
+  const internal::MemoryPart* largest = &internal::kMemoryParts.front();
+  for (const internal::MemoryPart& part : internal::kMemoryParts) {
     if (parts.*part.bytes > parts.*largest->bytes) largest = &part;
   }
   return StrCat(largest->name, " (", ByteText(parts.*largest->bytes), ")");

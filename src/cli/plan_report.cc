@@ -7,23 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "activation/memory_parts_internal.h"
+
 namespace ait::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
 constexpr std::size_t kShownRemedies = 5;
-
-struct Part {
-  const char* name;
-  std::int64_t MemoryParts::* bytes;
-};
-constexpr std::array kParts = {
-    Part{"parameters", &MemoryParts::parameters},   Part{"gradients", &MemoryParts::gradients},
-    Part{"masters", &MemoryParts::masters},         Part{"states", &MemoryParts::states},
-    Part{"buckets", &MemoryParts::buckets},         Part{"gathered", &MemoryParts::gathered},
-    Part{"activations", &MemoryParts::activations}, Part{"working", &MemoryParts::working},
-    Part{"staging", &MemoryParts::staging},         Part{"slack", &MemoryParts::slack}};
 
 std::string Text(const char* format, auto... values) {
   char text[160];
@@ -113,8 +104,8 @@ std::string ToText(const PlanQuestion& question, const PlanAnswer& answer) {
   text += "  GB a rank     ";
   for (const PlanAnswer::Stage& stage : answer.stages) text += Text("    zero %d", stage.zero);
   text += "\n";
-  for (const Part& part : kParts) {
-    text += Lines(answer, part.name, [&](const MemoryPrediction& p) { return p.rank.*part.bytes; });
+  for (const internal::MemoryPart& part : internal::kMemoryParts) {
+    text += Lines(answer, part.key, [&](const MemoryPrediction& p) { return p.rank.*part.bytes; });
   }
   text += Lines(answer, "model states", [](const auto& p) { return p.rank.model_states(); });
   text += Lines(answer, "total", [](const auto& p) { return p.rank.total(); });
@@ -145,8 +136,8 @@ std::string ToJson(const PlanQuestion& question, const PlanAnswer& answer) {
   for (const PlanAnswer::Stage& stage : answer.stages) {
     const MemoryPrediction& prediction = stage.prediction;
     ordered_json row = {{"zero", stage.zero}};
-    for (const Part& part : kParts) {
-      row[StrCat(part.name, "_bytes")] = prediction.rank.*part.bytes;
+    for (const internal::MemoryPart& part : internal::kMemoryParts) {
+      row[StrCat(part.key, "_bytes")] = prediction.rank.*part.bytes;
     }
     row["model_states_bytes"] = prediction.rank.model_states();
     row["total_bytes"] = prediction.rank.total();
