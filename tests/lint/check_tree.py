@@ -98,12 +98,12 @@ def check_shape(path, text):
 
 
 def check_mirror(root):
-    for header in sorted((root / "include/ait").glob("*/*.h")):
-        component, stem = header.parent.name, header.stem
+    for header in sorted((root / "include/ait").rglob("*.h")):
+        folder, stem = header.parent.relative_to(root / "include/ait").as_posix(), header.stem
         if header.name == "version.h":  # three numbers
             continue
-        if not list((root / "tests" / component).glob(f"{stem}*_test.cc")):
-            yield f"include/ait/{component}/{header.name}:1: no tests/{component}/{stem}_test.cc"
+        if not list((root / "tests" / folder).glob(f"{stem}*_test.cc")):
+            yield f"include/ait/{folder}/{header.name}:1: no tests/{folder}/{stem}_test.cc"
 
 
 def findings(root):

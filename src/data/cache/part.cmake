@@ -1,0 +1,1 @@
+# Copies of remote objects on disk and in memory.

@@ -1,0 +1,1 @@
+# From a plan and sources to batches.
