@@ -5,3 +5,23 @@ list(APPEND _headers
 list(APPEND _sources
   format/registry.cc
   format/shard.cc)
+
+# Tables of Apache Arrow are read by a plug-in, opened when the first is: nobody else loads libarrow.
+if(AIT_HAVE_ARROW)
+  list(APPEND _sources format/arrow.cc)
+  set(_plugin "${PROJECT_BINARY_DIR}/lib/libait_arrow.so")
+  set_source_files_properties(format/arrow.cc PROPERTIES COMPILE_DEFINITIONS
+    "AIT_ARROW_PLUGIN_BUILT=\"${_plugin}\";AIT_ARROW_PLUGIN_INSTALLED=\"${CMAKE_INSTALL_FULL_LIBDIR}/libait_arrow.so\"")
+  add_library(ait_arrow MODULE format/arrow_plugin.cc)
+  target_include_directories(ait_arrow PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+  target_link_libraries(ait_arrow PRIVATE ait::base third_party::arrow ait_warnings)
+  set_target_properties(ait_arrow PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
+    CXX_VISIBILITY_PRESET hidden
+    INSTALL_RPATH_USE_LINK_PATH ON)
+  if(AIT_INSTALL)
+    install(TARGETS ait_arrow LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  endif()
+else()
+  list(APPEND _sources format/no_arrow.cc)
+endif()

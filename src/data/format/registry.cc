@@ -10,9 +10,11 @@ namespace ait::inline v0 {
 namespace internal {
 
 // One line for each format, declared here because nobody else needs their names.
+extern const ShardFormat kArrowFormat;
+extern const ShardFormat kParquetFormat;
 
 std::span<const ShardFormat* const> ShardFormats() {
-  static constexpr std::array<const ShardFormat*, 0> kFormats = {};
+  static constexpr std::array<const ShardFormat*, 2> kFormats = {&kArrowFormat, &kParquetFormat};
   return kFormats;
 }
 
