@@ -1,5 +1,28 @@
 # From bytes to arrays: images, text, augmentation.
 list(APPEND _headers
+  decode/image.h
+  decode/image_ops.h
+  decode/jpeg.h
+  decode/png.h
   decode/transform.h)
 list(APPEND _sources
+  decode/image.cc
+  decode/image_ops.cc
+  decode/jpeg_geometry.cc
+  decode/normalize.cc
   decode/transform.cc)
+if(AIT_HAVE_JPEG)
+  list(APPEND _sources
+    decode/jpeg.cc
+    decode/jpeg_encode.cc
+    decode/jpeg_errors.cc)
+  list(APPEND _private third_party::jpeg)
+else()
+  list(APPEND _sources decode/no_jpeg.cc)
+endif()
+if(AIT_HAVE_PNG)
+  list(APPEND _sources decode/png.cc)
+  list(APPEND _private third_party::png)
+else()
+  list(APPEND _sources decode/no_png.cc)
+endif()
