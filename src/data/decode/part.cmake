@@ -4,12 +4,15 @@ list(APPEND _headers
   decode/image_ops.h
   decode/jpeg.h
   decode/png.h
+  decode/resize.h
   decode/transform.h)
 list(APPEND _sources
   decode/image.cc
   decode/image_ops.cc
   decode/jpeg_geometry.cc
   decode/normalize.cc
+  decode/resize.cc
+  decode/resize_kernels.cc
   decode/transform.cc)
 if(AIT_HAVE_JPEG)
   list(APPEND _sources
@@ -26,3 +29,6 @@ if(AIT_HAVE_PNG)
 else()
   list(APPEND _sources decode/no_png.cc)
 endif()
+# Equal bits at every level of vector instructions.
+set_source_files_properties(decode/resize_kernels.cc PROPERTIES COMPILE_OPTIONS
+  "-ffp-contract=off;$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
