@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "data/batch_pipeline_internal.h"
 #include "data/mix_internal.h"
+#include "data/plan/part_of_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -33,6 +35,11 @@ Status CheckOptions(const TokenDatasetOptions& options) {
                                 " is not between the world size ", options.shard.size, " and ",
                                 kMost, ": every rank needs at least one sample");
   }
+  if (options.order == SampleOrder::kBlockShuffled || options.last_batch == LastBatch::kPad) {
+    return InvalidArgumentError(
+        "a token dataset knows neither a shuffle by blocks nor padding of the last batch: it takes "
+        "kShuffled or kSequential, and kShort or kDrop");
+  }
   if (options.epochs < 1) {
     return InvalidArgumentError("epochs is ", options.epochs, ", at least 1 is needed");
   }
@@ -52,32 +59,6 @@ std::int64_t MultiplySaturating(std::int64_t a, std::int64_t b) {
   std::int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
                                                 : product;
-}
-
-// The rows of one rank within a batch.
-struct RowRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-// Splits `rows` into contiguous parts that differ by at most one. Which ranks get one more goes
-// round with the position of the batch in the whole run, so that the totals of the ranks do not
-// drift apart.
-RowRange PartOf(const Shard& shard, std::int64_t rows, std::int64_t position_mod_size) {
-  const std::int64_t size = shard.size.value();
-  const std::int64_t rank = shard.rank.value();
-  const std::int64_t base = rows / size;
-  const std::int64_t extra = rows % size;
-  // Ranks position, position+1, … position+extra-1 (mod size) get one more; count those below `r`.
-  const auto extra_below = [&](std::int64_t r) {
-    const std::int64_t last = position_mod_size + extra;
-    const std::int64_t direct = std::clamp<std::int64_t>(r - position_mod_size, 0,
-                                                         std::min(last, size) - position_mod_size);
-    const std::int64_t wrapped =
-        std::clamp<std::int64_t>(r, 0, std::max<std::int64_t>(last - size, 0));
-    return direct + wrapped;
-  };
-  return {rank * base + extra_below(rank), (rank + 1) * base + extra_below(rank + 1)};
 }
 
 }  // namespace
@@ -188,7 +169,7 @@ class TokenDataset::Impl {
     const std::int64_t size = options_.shard.size.value();
     const std::int64_t position_mod_size =
         ((cursor_.epoch % size) * (sample_count_ % size) + cursor_.delivered) % size;
-    const RowRange range = PartOf(options_.shard, rows, position_mod_size);
+    const internal::RowRange range = internal::PartOf(options_.shard, rows, position_mod_size);
     const std::int64_t row_tokens = options_.sequence_length + 1;
     TokenBatch& batch = slot.batch;
     batch.epoch = cursor_.epoch;

@@ -22,7 +22,6 @@
 // **Thread-safety.** One thread at a time for one object. A thread of the dataset reads ahead.
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -37,15 +36,6 @@
 #include "ait/topology/id_set.h"
 
 namespace ait::inline v0 {
-
-/// For TokenDatasetOptions::epochs: never ends.
-inline constexpr std::int64_t kUnlimitedEpochs = std::numeric_limits<std::int64_t>::max();
-
-/// What becomes of the samples at the end of the last epoch that do not fill a batch.
-enum class LastBatch {
-  kShort,  // delivered in a smaller batch; a rank gets no row of it if there are fewer than ranks
-  kDrop,   // left out
-};
 
 struct TokenDatasetOptions {
   std::int64_t sequence_length = 1024;  // inputs of a sample, ≥ 1
