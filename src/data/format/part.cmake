@@ -1,8 +1,11 @@
 # Files of samples, and how they are read and written.
 list(APPEND _headers
   format/formats.h
+  format/index.h
   format/shard.h)
 list(APPEND _sources
+  format/index.cc
+  format/record_window.cc
   format/registry.cc
   format/shard.cc)
 
@@ -25,3 +28,13 @@ if(AIT_HAVE_ARROW)
 else()
   list(APPEND _sources format/no_arrow.cc)
 endif()
+  format/samples.cc
+  format/shard.cc
+  format/sharded_samples.cc
+  format/tar_header.cc
+  format/tar_walk.cc
+  format/tar_write.cc
+  format/webdataset.cc
+  format/webdataset_record.cc
+  format/webdataset_stream.cc
+  format/webdataset_writer.cc)

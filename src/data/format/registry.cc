@@ -12,9 +12,14 @@ namespace internal {
 // One line for each format, declared here because nobody else needs their names.
 extern const ShardFormat kArrowFormat;
 extern const ShardFormat kParquetFormat;
+extern const ShardFormat kWebDatasetFormat;
 
 std::span<const ShardFormat* const> ShardFormats() {
-  static constexpr std::array<const ShardFormat*, 2> kFormats = {&kArrowFormat, &kParquetFormat};
+  static constexpr auto kFormats = std::to_array<const ShardFormat*>({
+      &kArrowFormat,
+      &kParquetFormat,
+      &kWebDatasetFormat,
+  });
   return kFormats;
 }
 
