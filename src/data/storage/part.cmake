@@ -1,6 +1,8 @@
 # Where data lies: files, web servers, object stores.
 list(APPEND _headers
   storage/local_storage.h
+  storage/http_storage.h
+  storage/retry.h
   storage/storage.h)
 list(APPEND _sources
   storage/block_pool.cc
@@ -16,3 +18,18 @@ list(APPEND _sources
   storage/read_together.cc
   storage/ring_stream.cc
   storage/storage.cc)
+  storage/retry.cc
+  storage/storage.cc
+  storage/uri.cc)
+if(AIT_HAVE_CURL)
+  list(APPEND _sources
+    storage/curl_transfer.cc
+    storage/http_client.cc
+    storage/http_storage.cc
+    storage/range_call.cc
+    storage/remote_object.cc
+    storage/remote_stream.cc)
+  list(APPEND _private third_party::curl)
+else()
+  list(APPEND _sources storage/no_http.cc)
+endif()
