@@ -1,7 +1,7 @@
 # Where data lies: files, web servers, object stores.
 list(APPEND _headers
-  storage/local_storage.h
   storage/http_storage.h
+  storage/local_storage.h
   storage/retry.h
   storage/storage.h)
 list(APPEND _sources
@@ -16,10 +16,10 @@ list(APPEND _sources
   storage/read_pool.cc
   storage/read_stream.cc
   storage/read_together.cc
-  storage/ring_stream.cc
-  storage/storage.cc)
   storage/retry.cc
+  storage/ring_stream.cc
   storage/storage.cc
+  storage/storage.cc)
   storage/uri.cc)
 if(AIT_HAVE_CURL)
   list(APPEND _sources
