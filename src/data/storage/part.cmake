@@ -19,7 +19,6 @@ list(APPEND _sources
   storage/retry.cc
   storage/ring_stream.cc
   storage/storage.cc
-  storage/storage.cc)
   storage/uri.cc)
 if(AIT_HAVE_CURL)
   list(APPEND _sources
