@@ -7,7 +7,16 @@ list(APPEND _sources
   format/index.cc
   format/record_window.cc
   format/registry.cc
-  format/shard.cc)
+  format/samples.cc
+  format/shard.cc
+  format/sharded_samples.cc
+  format/tar_header.cc
+  format/tar_walk.cc
+  format/tar_write.cc
+  format/webdataset.cc
+  format/webdataset_record.cc
+  format/webdataset_stream.cc
+  format/webdataset_writer.cc)
 
 # Tables of Apache Arrow are read by a plug-in, opened when the first is: nobody else loads libarrow.
 if(AIT_HAVE_ARROW)
@@ -28,13 +37,3 @@ if(AIT_HAVE_ARROW)
 else()
   list(APPEND _sources format/no_arrow.cc)
 endif()
-  format/samples.cc
-  format/shard.cc
-  format/sharded_samples.cc
-  format/tar_header.cc
-  format/tar_walk.cc
-  format/tar_write.cc
-  format/webdataset.cc
-  format/webdataset_record.cc
-  format/webdataset_stream.cc
-  format/webdataset_writer.cc)
