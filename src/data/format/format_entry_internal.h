@@ -32,6 +32,10 @@ struct ShardFormat {
   /// nullptr: only read.
   StatusOr<std::unique_ptr<ShardWriter>> (*create)(const std::string& path,
                                                    const ShardWriterOptions& options);
+  /// Before the number in the names of shards that are written by the many.
+  std::string_view file_prefix = {};
+  /// Ends a directory of shards (their names in order), such as by an index; nullptr: nothing to do.
+  Status (*finish)(const std::string& directory, std::span<const std::string> files) = nullptr;
 };
 
 /// A format of directories with an index of their own.
@@ -47,6 +51,10 @@ struct CollectionFormat {
 };
 
 std::span<const ShardFormat* const> ShardFormats();
+/// nullptr if there is none of that name.
+const ShardFormat* ShardFormatNamed(std::string_view name);
+/// "arrow, mds, …", for messages.
+std::string ShardFormatNames();
 std::span<const CollectionFormat* const> CollectionFormats();
 
 }  // namespace internal

@@ -2,9 +2,11 @@
 list(APPEND _headers
   format/formats.h
   format/index.h
-  format/shard.h)
+  format/shard.h
+  format/write_shards.h)
 list(APPEND _sources
   format/index.cc
+  format/packing_log.cc
   format/record_window.cc
   format/registry.cc
   format/samples.cc
@@ -16,7 +18,8 @@ list(APPEND _sources
   format/webdataset.cc
   format/webdataset_record.cc
   format/webdataset_stream.cc
-  format/webdataset_writer.cc)
+  format/webdataset_writer.cc
+  format/write_shards.cc)
 
 # Tables of Apache Arrow are read by a plug-in, opened when the first is: nobody else loads libarrow.
 if(AIT_HAVE_ARROW)
