@@ -176,30 +176,47 @@ class TokenDataset::Impl {
     batch.global_rows = rows;
     batch.sample_ids.resize(static_cast<std::size_t>(range.end - range.begin));
     batch.tokens.resize(static_cast<std::size_t>((range.end - range.begin) * row_tokens));
+    reads_.resize(batch.sample_ids.size());
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       const auto at = static_cast<std::size_t>(row - range.begin);
       const std::int64_t position = cursor_.delivered + row;
       const std::int64_t sample =
           SampleAt(cursor_.epoch + position / sample_count_, position % sample_count_);
       batch.sample_ids[at] = sample;
-      slot.status = ReadSample(sample, std::span(batch.tokens)
-                                           .subspan(at * static_cast<std::size_t>(row_tokens),
-                                                    static_cast<std::size_t>(row_tokens)));
-      if (!slot.status.ok()) {
-        slot.status = Annotate(
-            slot.status, StrCat("cannot read sample ", sample, " for rank ", options_.shard.rank));
-        return;
-      }
+      reads_[at].first = sample * options_.sequence_length;
+      reads_[at].out = std::span(batch.tokens)
+                           .subspan(at * static_cast<std::size_t>(row_tokens),
+                                    static_cast<std::size_t>(row_tokens));
     }
+    slot.status = ReadSamples(batch);
+    if (!slot.status.ok()) return;
     const std::int64_t position = cursor_.delivered + rows;
     cursor_.epoch += position / sample_count_;
     cursor_.delivered = position % sample_count_;
     slot.after = cursor_;
   }
 
-  // A source may be a class of the program, which may throw.
-  Status ReadSample(std::int64_t sample, std::span<std::int64_t> out) const try {
-    return source_->Read(sample * options_.sequence_length, out);
+  Status ReadSamples(const TokenBatch& batch) {
+    ReadAll();
+    for (std::size_t i = 0; i < reads_.size(); ++i) {
+      if (reads_[i].status.ok()) continue;
+      return Annotate(reads_[i].status, StrCat("cannot read sample ", batch.sample_ids[i],
+                                               " for rank ", options_.shard.rank));
+    }
+    return OkStatus();
+  }
+
+  // A source may be a class of the program, which may throw: then each read is done alone, so that
+  // the sample can be named.
+  void ReadAll() try { source_->ReadMany(reads_); } catch (const std::exception&) {
+    for (TokenRead& read : reads_) {
+      read.status = ReadOne(read);
+      if (!read.status.ok()) return;
+    }
+  }
+
+  Status ReadOne(const TokenRead& read) const try {
+    return source_->Read(read.first, read.out);
   } catch (const std::exception& error) {
     return InternalError("the source threw: ", error.what());
   }
@@ -220,6 +237,7 @@ class TokenDataset::Impl {
   Status status_;
 
   DatasetState cursor_;  // after what was read
+  std::vector<TokenRead> reads_;
   std::optional<Permutation> permutation_;
   std::int64_t permutation_epoch_ = 0;
   std::optional<internal::BatchPipeline> pipeline_;  // last: its thread uses the members above
