@@ -1,14 +1,20 @@
 # From bytes to arrays: images, text, augmentation.
 list(APPEND _headers
+  decode/array_ops.h
+  decode/field_transforms.h
   decode/image.h
   decode/image_ops.h
+  decode/image_transforms.h
   decode/jpeg.h
   decode/png.h
   decode/resize.h
   decode/transform.h)
 list(APPEND _sources
+  decode/array_ops.cc
+  decode/field_transforms.cc
   decode/image.cc
   decode/image_ops.cc
+  decode/image_transforms.cc
   decode/jpeg_geometry.cc
   decode/normalize.cc
   decode/resize.cc
