@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ait/base/clock.h"
 #include "data/batch_pipeline_internal.h"
 #include "data/mix_internal.h"
 #include "data/plan/part_of_internal.h"
@@ -115,7 +116,9 @@ class TokenDataset::Impl {
 
   const TokenBatch* Next() {
     if (!status_.ok()) return nullptr;
+    const Time begin = SystemClock().now();
     const StatusOr<internal::BatchSlot*> slot = pipeline_->Next();
+    wait_ += SystemClock().now() - begin;
     status_ = slot.ok() ? (*slot)->status : slot.status();
     if (!status_.ok()) {
       Log(options_.log, Severity::kError, "data", Message(status_));
@@ -124,6 +127,12 @@ class TokenDataset::Impl {
     if ((*slot)->is_end) return nullptr;
     state_ = (*slot)->after;
     return &(*slot)->batch;
+  }
+
+  DataWait TakeWait() {
+    const Time now = SystemClock().now();
+    return {.wait = std::exchange(wait_, Duration::zero()),
+            .elapsed = now - std::exchange(wait_since_, now)};
   }
 
   Status Restore(DatasetState state) {
@@ -235,6 +244,8 @@ class TokenDataset::Impl {
   const std::int64_t sample_count_;
   DatasetState state_;  // after what was delivered
   Status status_;
+  Duration wait_{};  // of Next, not yet told
+  Time wait_since_ = SystemClock().now();
 
   DatasetState cursor_;  // after what was read
   std::vector<TokenRead> reads_;
@@ -287,6 +298,7 @@ Status TokenDataset::CheckVocabulary(std::int64_t model_vocabulary_size) const {
 }
 
 const TokenBatch* TokenDataset::Next() { return impl_->Next(); }
+DataWait TokenDataset::TakeWait() { return impl_->TakeWait(); }
 const Status& TokenDataset::status() const { return impl_->status(); }
 DatasetState TokenDataset::state() const { return impl_->state(); }
 Status TokenDataset::Restore(const DatasetState& state) { return impl_->Restore(state); }

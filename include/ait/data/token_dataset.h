@@ -30,6 +30,7 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/data/dataset_state.h"
+#include "ait/data/loader/loader_statistics.h"
 #include "ait/data/order.h"
 #include "ait/data/token_batch.h"
 #include "ait/data/token_source.h"
@@ -83,6 +84,9 @@ class TokenDataset {
   const TokenBatch* Next();
   /// Ok, or the error that made `Next` return nullptr.
   const Status& status() const;
+
+  /// What `Next` waited since the call before, or since the dataset was made.
+  DataWait TakeWait();
 
   /// The state after the batches that `Next` has returned; what was only read ahead does not count.
   DatasetState state() const;

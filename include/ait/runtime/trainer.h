@@ -106,7 +106,7 @@ struct TrainerOptions {
   /// done, 0 to 1, asked after each step. Ranks may answer differently.
   std::function<double()> progress_fraction;
   /// For the report: how long the program waited for data since this was last asked, such as
-  /// `[&] { return data.TakeWait(); }`. Asked once a step, of the rank itself.
+  /// `[&] { return loader.TakeWait().wait; }`. Asked once a step, of the rank itself.
   std::function<Duration()> data_wait;
   /// How long ranks wait for rank 0 to save.
   std::chrono::milliseconds save_timeout = std::chrono::minutes(30);
