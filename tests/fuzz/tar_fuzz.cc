@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ByteView input = ait::testing::Copied(data, size);
   const auto object = MemoryObject("input", input);
   const ShardOptions options = {.format = "webdataset"};
-  const StatusOr<std::unique_ptr<Shard>> shard = OpenShard(object, options);
+  const StatusOr<std::unique_ptr<ShardReader>> shard = OpenShard(object, options);
   const StatusOr<std::unique_ptr<SampleStream>> stream = internal::StreamTar(
       object, options, {.block_bytes = 1 + static_cast<std::int64_t>(size % 2000)}, nullptr);
   if (!stream.ok()) {

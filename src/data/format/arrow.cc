@@ -34,7 +34,7 @@ StatusOr<UnpackTableFunction> Plugin() {
                                  "; build ait where Apache Arrow is found (AIT_ARROW_ROOT)");
 }
 
-class TableShard final : public Shard {
+class TableShard final : public ShardReader {
  public:
   TableShard(std::string_view format, ObjectInfo info, UnpackedTable table)
       : format_(format),
@@ -82,8 +82,8 @@ class TableShard final : public Shard {
   const std::shared_ptr<const StoredObject> object_;
 };
 
-StatusOr<std::unique_ptr<Shard>> OpenTable(std::string_view format, const char* kind,
-                                           const StoredObject& object) {
+StatusOr<std::unique_ptr<ShardReader>> OpenTable(std::string_view format, const char* kind,
+                                                 const StoredObject& object) {
   AIT_ASSIGN_OR_RETURN(const UnpackTableFunction unpack, Plugin());
   UnpackedTable table;
   Status status;
@@ -110,15 +110,15 @@ int MatchArrow(std::string_view url, std::span<const std::byte> head) {
   return is_named ? 1 : 0;
 }
 
-StatusOr<std::unique_ptr<Shard>> OpenParquet(std::shared_ptr<const StoredObject> object,
-                                             const ShardOptions&,
-                                             std::shared_ptr<const StoredObject>) {
+StatusOr<std::unique_ptr<ShardReader>> OpenParquet(std::shared_ptr<const StoredObject> object,
+                                                   const ShardOptions&,
+                                                   std::shared_ptr<const StoredObject>) {
   return OpenTable("parquet", "parquet", *object);
 }
 
-StatusOr<std::unique_ptr<Shard>> OpenArrow(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions&,
-                                           std::shared_ptr<const StoredObject>) {
+StatusOr<std::unique_ptr<ShardReader>> OpenArrow(std::shared_ptr<const StoredObject> object,
+                                                 const ShardOptions&,
+                                                 std::shared_ptr<const StoredObject>) {
   std::array<std::byte, 4> head = {};
   const auto length = std::min<std::int64_t>(object->info().size_bytes, std::ssize(head));
   AIT_RETURN_IF_ERROR(object->ReadAt(0, std::span(head).first(static_cast<std::size_t>(length))));

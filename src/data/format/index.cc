@@ -159,7 +159,7 @@ StatusOr<ShardIndex> BuildIndex(std::shared_ptr<const StoredObject> object,
                                 const ShardOptions& options) {
   ShardOptions structure = options;
   structure.check = ShardCheck::kStructure;
-  AIT_ASSIGN_OR_RETURN(const std::unique_ptr<Shard> shard, OpenShard(object, structure));
+  AIT_ASSIGN_OR_RETURN(const std::unique_ptr<ShardReader> shard, OpenShard(object, structure));
   if (shard->format() != "webdataset" && shard->format() != "tfrecord") {
     return UnimplementedError(object->info().url, " is of format ", shard->format(),
                               ", which has a table of its own and needs no index");

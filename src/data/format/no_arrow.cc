@@ -17,8 +17,9 @@ int Match(std::string_view url, std::span<const std::byte> head) {
   return url.ends_with(".parquet") || url.ends_with(".arrow") || url.ends_with(".feather") ? 1 : 0;
 }
 
-StatusOr<std::unique_ptr<Shard>> Refuse(std::shared_ptr<const StoredObject> object,
-                                        const ShardOptions&, std::shared_ptr<const StoredObject>) {
+StatusOr<std::unique_ptr<ShardReader>> Refuse(std::shared_ptr<const StoredObject> object,
+                                              const ShardOptions&,
+                                              std::shared_ptr<const StoredObject>) {
   return UnimplementedError(object->info().url,
                             " is a table of Apache Arrow, and this ait was built without it; build "
                             "with AIT_ARROW_ROOT, or convert the file (docs/data-formats.md)");

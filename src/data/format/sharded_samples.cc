@@ -133,7 +133,7 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
   return OkStatus();
 }
 
-StatusOr<std::shared_ptr<const Shard>> ShardedSamples::OpenFile(const Entry& entry) const {
+StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::OpenFile(const Entry& entry) const {
   const ObjectInfo& expected = entry.file.shard;
   AIT_ASSIGN_OR_RETURN(auto object, storage_->Open(expected.url));
   const ObjectInfo& info = object->info();
@@ -148,12 +148,12 @@ StatusOr<std::shared_ptr<const Shard>> ShardedSamples::OpenFile(const Entry& ent
   }
   ShardOptions options = options_.shard;
   if (!entry.format.empty()) options.format = entry.format;  // known: not guessed once more
-  AIT_ASSIGN_OR_RETURN(std::shared_ptr<const Shard> shard,
+  AIT_ASSIGN_OR_RETURN(std::shared_ptr<const ShardReader> shard,
                        OpenShard(std::move(object), options, std::move(index)));
   return shard;
 }
 
-StatusOr<std::shared_ptr<const Shard>> ShardedSamples::Acquire(std::size_t shard) const {
+StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::Acquire(std::size_t shard) const {
   {
     const std::scoped_lock lock(mutex_);
     Slot& slot = slots_[shard];
@@ -162,12 +162,12 @@ StatusOr<std::shared_ptr<const Shard>> ShardedSamples::Acquire(std::size_t shard
   }
   // Opened without the lock: two threads may do so at once, and one of the two is then dropped.
   const Entry& entry = entries_[shard];
-  AIT_ASSIGN_OR_RETURN(std::shared_ptr<const Shard> opened, OpenFile(entry));
+  AIT_ASSIGN_OR_RETURN(std::shared_ptr<const ShardReader> opened, OpenFile(entry));
   if (opened->record_count() != entry.count) {
     return AbortedError(entry.file.shard.url, " has ", opened->record_count(), " samples, it had ",
                         entry.count, " when the dataset was opened");
   }
-  std::shared_ptr<const Shard> closed;  // outlives the lock
+  std::shared_ptr<const ShardReader> closed;  // outlives the lock
   const std::scoped_lock lock(mutex_);
   Slot& slot = slots_[shard];
   if (slot.shard != nullptr) return slot.shard;
@@ -212,12 +212,12 @@ void ShardedSamples::Read(std::span<SampleRead> reads) const {
 
 void ShardedSamples::ReadShard(std::size_t shard, std::span<const std::size_t> order,
                                std::span<SampleRead> reads) const {
-  const StatusOr<std::shared_ptr<const Shard>> opened = Acquire(shard);
+  const StatusOr<std::shared_ptr<const ShardReader>> opened = Acquire(shard);
   if (!opened.ok()) {
     for (const std::size_t i : order) reads[i].status = opened.status();
     return;
   }
-  const Shard& from = **opened;
+  const ShardReader& from = **opened;
   const auto extent_of = [&](std::size_t i) { return from.extent(reads[i].id - begins_[shard]); };
 
   // Runs of neighbours, each one read.

@@ -54,7 +54,7 @@ class ShardedSamples final : public SampleSource {
     std::shared_ptr<const StoredObject> table;
   };
   struct Slot {
-    std::shared_ptr<const Shard> shard;
+    std::shared_ptr<const ShardReader> shard;
     std::uint64_t used = 0;
   };
 
@@ -64,8 +64,8 @@ class ShardedSamples final : public SampleSource {
 
   Status OpenAll(std::vector<ShardFile> files);
   Status OpenEntry(Entry& entry) const;
-  StatusOr<std::shared_ptr<const Shard>> OpenFile(const Entry& entry) const;
-  StatusOr<std::shared_ptr<const Shard>> Acquire(std::size_t shard) const;
+  StatusOr<std::shared_ptr<const ShardReader>> OpenFile(const Entry& entry) const;
+  StatusOr<std::shared_ptr<const ShardReader>> Acquire(std::size_t shard) const;
   std::size_t ShardOf(std::int64_t id) const;
   // Reads samples of one shard; `order` are indices of `reads`, in the order of their ids.
   void ReadShard(std::size_t shard, std::span<const std::size_t> order,

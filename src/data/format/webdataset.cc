@@ -11,7 +11,7 @@
 namespace ait::inline v0::internal {
 namespace {
 
-class WebDatasetShard final : public Shard {
+class WebDatasetShard final : public ShardReader {
  public:
   WebDatasetShard(std::shared_ptr<const StoredObject> object, const ShardOptions& options,
                   std::shared_ptr<const ShardIndex> index)
@@ -97,9 +97,9 @@ int Match(std::string_view url, std::span<const std::byte> head) {
   return url.ends_with(".tar") ? 1 : 0;
 }
 
-StatusOr<std::unique_ptr<Shard>> Open(std::shared_ptr<const StoredObject> object,
-                                      const ShardOptions& options,
-                                      std::shared_ptr<const StoredObject> index) {
+StatusOr<std::unique_ptr<ShardReader>> Open(std::shared_ptr<const StoredObject> object,
+                                            const ShardOptions& options,
+                                            std::shared_ptr<const StoredObject> index) {
   const ObjectInfo& info = object->info();
   AIT_RETURN_IF_ERROR(CheckTarSize(info));
   ShardIndex table;

@@ -211,7 +211,7 @@ class Job {
     shard.bytes = object->info().size_bytes;
     if (!options_.verify) return OkStatus();
     AIT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Shard> opened,
+        const std::unique_ptr<ShardReader> opened,
         OpenShard(std::move(object), {.format = options_.format, .check = ShardCheck::kContents}));
     AIT_ASSIGN_OR_RETURN(const std::unique_ptr<SampleStream> stream, opened->Stream({}));
     ValuesDigest values;

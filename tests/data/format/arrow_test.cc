@@ -22,11 +22,11 @@ std::string Contents(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-StatusOr<std::unique_ptr<Shard>> Open(const std::string& name, const std::string& bytes) {
+StatusOr<std::unique_ptr<ShardReader>> Open(const std::string& name, const std::string& bytes) {
   return OpenShard(MemoryObject(name, ByteView::Copy(bytes)));
 }
 
-StatusOr<std::unique_ptr<Shard>> Open(const std::string& name) {
+StatusOr<std::unique_ptr<ShardReader>> Open(const std::string& name) {
   return Open(name, Contents(name));
 }
 

@@ -143,7 +143,7 @@ inline std::string Shown(const Sample& sample) {
 }
 
 /// All samples of a shard by its table; or the error.
-inline StatusOr<std::vector<std::string>> ShownByRecord(const Shard& shard) {
+inline StatusOr<std::vector<std::string>> ShownByRecord(const ShardReader& shard) {
   std::vector<std::string> shown;
   for (std::int64_t i = 0; i < shard.record_count(); ++i) {
     AIT_ASSIGN_OR_RETURN(const Sample sample, shard.ReadRecord(i));
