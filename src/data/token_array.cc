@@ -10,7 +10,6 @@ namespace ait::inline v0 {
 namespace internal {
 namespace {
 
-constexpr std::size_t kChunkBytes = 1 << 16;  // narrow tokens at a time: they stay in the cache
 constexpr std::size_t kMostReads = 64;
 
 }  // namespace
@@ -36,12 +35,11 @@ Status TokenArray::Widen(std::span<const std::byte> narrow, std::int64_t first,
 }
 
 void TokenArray::ReadMany(std::span<TokenRead* const> reads, std::int64_t vocabulary_size,
-                          std::vector<std::byte>& scratch) const {
-  scratch.resize(kChunkBytes);
+                          std::span<std::byte> scratch) const {
   const auto token_bytes = static_cast<std::size_t>(SizeOf(dtype_));
   std::array<ObjectRead, kMostReads> parts;
   while (!reads.empty()) {
-    if (reads.front()->out.size() > kChunkBytes / token_bytes) {
+    if (reads.front()->out.size() > scratch.size() / token_bytes) {
       ReadLong(*reads.front(), vocabulary_size, scratch);
       reads = reads.subspan(1);
       continue;
@@ -50,9 +48,9 @@ void TokenArray::ReadMany(std::span<TokenRead* const> reads, std::int64_t vocabu
     std::size_t used = 0;
     for (; count < std::min(reads.size(), kMostReads); ++count) {
       const std::size_t bytes = reads[count]->out.size() * token_bytes;
-      if (bytes > kChunkBytes - used) break;
+      if (bytes > scratch.size() - used) break;
       parts[count].offset_bytes = offset_bytes_ + reads[count]->first * SizeOf(dtype_);
-      parts[count].out = std::span(scratch).subspan(used, bytes);
+      parts[count].out = scratch.subspan(used, bytes);
       used += bytes;
     }
     object_->ReadMany(std::span(parts).first(count));
@@ -67,14 +65,14 @@ void TokenArray::ReadMany(std::span<TokenRead* const> reads, std::int64_t vocabu
 }
 
 void TokenArray::ReadLong(TokenRead& read, std::int64_t vocabulary_size,
-                          std::vector<std::byte>& scratch) const {
+                          std::span<std::byte> scratch) const {
   const auto token_bytes = static_cast<std::size_t>(SizeOf(dtype_));
   std::int64_t first = read.first;
   std::span<std::int64_t> out = read.out;
   read.status = OkStatus();
   while (!out.empty() && read.status.ok()) {
-    const auto part = out.first(std::min(out.size(), kChunkBytes / token_bytes));
-    const auto narrow = std::span(scratch).first(part.size() * token_bytes);
+    const auto part = out.first(std::min(out.size(), scratch.size() / token_bytes));
+    const auto narrow = scratch.first(part.size() * token_bytes);
     read.status = object_->ReadAt(offset_bytes_ + first * SizeOf(dtype_), narrow);
     if (read.status.ok()) read.status = Widen(narrow, first, part, vocabulary_size);
     first += static_cast<std::int64_t>(part.size());

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "ait/base/dtype.h"
 #include "ait/data/storage/storage.h"
@@ -47,10 +46,11 @@ class TokenArray {
   Status Attach(const Storage& storage);
 
   /// Does reads of positions within the array, which the caller has checked to be there, together.
-  /// `scratch` is memory to use again. After `Attach`. **Errors.** Of each read: DataLoss: a token
+  /// `scratch` holds at least 8 bytes; reads go together as far as it holds what they read. After
+  /// `Attach`. **Errors.** Of each read: DataLoss: a token
   /// outside of 0 … vocabulary_size-1, or a file that shrank; Aborted: a file that changed.
   void ReadMany(std::span<TokenRead* const> reads, std::int64_t vocabulary_size,
-                std::vector<std::byte>& scratch) const;
+                std::span<std::byte> scratch) const;
 
   /// CRC-32C of all tokens as they lie in the file. Before `Attach`.
   StatusOr<std::uint32_t> Crc32c() const {
@@ -60,8 +60,7 @@ class TokenArray {
  private:
   Status Widen(std::span<const std::byte> narrow, std::int64_t first, std::span<std::int64_t> out,
                std::int64_t vocabulary_size) const;
-  void ReadLong(TokenRead& read, std::int64_t vocabulary_size,
-                std::vector<std::byte>& scratch) const;
+  void ReadLong(TokenRead& read, std::int64_t vocabulary_size, std::span<std::byte> scratch) const;
 
   std::optional<InputFile> file_;
   std::shared_ptr<const StoredObject> object_;

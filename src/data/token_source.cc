@@ -16,6 +16,8 @@
 namespace ait::inline v0 {
 namespace {
 
+constexpr std::size_t kScratchBytes = std::size_t{1} << 16;
+
 class FileTokenSource final : public TokenSource {
  public:
   FileTokenSource(std::string name, internal::TokenStream stream)
@@ -37,12 +39,20 @@ class FileTokenSource final : public TokenSource {
   }
 
   void ReadMany(std::span<TokenRead> reads) const override {
+    std::size_t bytes = 0;
+    for (TokenRead& read : reads) {
+      read.status = CheckPositions(read);
+      if (read.status.ok()) bytes += read.out.size() * sizeof(std::int64_t);
+    }
+    if (bytes == 0) return;
+    // Not cleared, and of a size that stays in the cache.
+    bytes = std::min(bytes, kScratchBytes);
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    const std::span<std::byte> scratch(memory.get(), bytes);
     // Those of one array go together, whatever the order they come in.
     std::vector<Placed> placed;
     placed.reserve(reads.size());
-    std::vector<std::byte> scratch;
     for (TokenRead& read : reads) {
-      read.status = CheckPositions(read);
       if (!read.status.ok() || read.out.empty()) continue;
       const auto array =
           static_cast<std::size_t>(std::ranges::upper_bound(ends_, read.first) - ends_.begin());
@@ -52,9 +62,7 @@ class FileTokenSource final : public TokenSource {
         placed.push_back({array, &read});
       }
     }
-    if (stream_.arrays.size() > 1) {
-      std::ranges::stable_sort(placed, {}, &Placed::array);
-    }
+    if (stream_.arrays.size() > 1) std::ranges::stable_sort(placed, {}, &Placed::array);
     std::vector<TokenRead*> together;
     for (auto begin = placed.begin(); begin != placed.end();) {
       const std::size_t array = begin->array;
@@ -84,7 +92,7 @@ class FileTokenSource final : public TokenSource {
 
   // Reads that lie within one array. Their positions are those in the array meanwhile.
   void ReadIn(std::size_t array, std::span<const Placed> placed, std::vector<TokenRead*>& together,
-              std::vector<std::byte>& scratch) const {
+              std::span<std::byte> scratch) const {
     together.clear();
     for (const Placed& one : placed) {
       one.read->first -= BeginOf(array);
@@ -95,7 +103,7 @@ class FileTokenSource final : public TokenSource {
   }
 
   // A read that goes on in the next array, or in several.
-  void ReadAcross(std::size_t array, TokenRead& read, std::vector<std::byte>& scratch) const {
+  void ReadAcross(std::size_t array, TokenRead& read, std::span<std::byte> scratch) const {
     std::int64_t first = read.first;
     std::span<std::int64_t> out = read.out;
     while (!out.empty() && read.status.ok()) {

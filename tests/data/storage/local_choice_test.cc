@@ -86,6 +86,7 @@ LocalEngine Reads(double pread, double mapped, LocalStorageOptions options = {},
 TEST(LocalChoice, SmallReadsGoByWhatWasMeasuredFaster) {
   EXPECT_EQ(Reads(1e-6, 2e-6), kPread);
   EXPECT_EQ(Reads(1e-6, 0.95e-6), kPread);
+  EXPECT_EQ(Reads(1e-6, 0.7e-6), kPread);
   EXPECT_EQ(Reads(2e-6, 1e-6), kMapped);
   EXPECT_EQ(Reads(0, 0), kPread);
   EXPECT_EQ(Reads(2e-6, 1e-6, {}, {.name = "nfs", .is_network = true}), kNetwork);
