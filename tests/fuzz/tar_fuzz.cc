@@ -25,9 +25,10 @@ std::vector<std::string> FuzzSeeds() {
 
 }  // namespace ait::testing
 
+namespace ait {
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace ait;
-  const ByteView input = ait::testing::Copied(data, size);
+  const ByteView input = testing::Copied(data, size);
   const auto object = MemoryObject("input", input);
   const ShardOptions options = {.format = "webdataset"};
   const StatusOr<std::unique_ptr<ShardReader>> shard = OpenShard(object, options);
@@ -53,8 +54,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     AIT_FUZZ_CHECK(record < (*shard)->record_count());
     const StatusOr<Sample> read = (*shard)->ReadRecord(record++);
     AIT_FUZZ_CHECK(read.status() == is_there.status());
-    if (read.ok()) AIT_FUZZ_CHECK(ait::testing::Shown(*read) == ait::testing::Shown(streamed));
+    if (read.ok()) AIT_FUZZ_CHECK(testing::Shown(*read) == testing::Shown(streamed));
   }
   AIT_FUZZ_CHECK(record == (*shard)->record_count());
   return 0;
 }
+
+}  // namespace ait

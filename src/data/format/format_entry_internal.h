@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ait/data/format/formats.h"
+#include "ait/data/format/index.h"
 #include "ait/data/format/shard.h"
 
 namespace ait::inline v0 {
@@ -27,8 +28,8 @@ struct ShardFormat {
   /// `head` holds its first bytes, at most 4096.
   int (*match)(std::string_view url, std::span<const std::byte> head);
   StatusOr<std::unique_ptr<ShardReader>> (*open)(std::shared_ptr<const StoredObject> object,
-                                                 const ShardOptions& options,
-                                                 std::shared_ptr<const StoredObject> index);
+                                           const ShardOptions& options,
+                                           std::shared_ptr<const StoredObject> index);
   /// nullptr: only read.
   StatusOr<std::unique_ptr<ShardWriter>> (*create)(const std::string& path,
                                                    const ShardWriterOptions& options);
@@ -49,6 +50,11 @@ struct CollectionFormat {
                                                         std::span<const ObjectInfo> objects,
                                                         const SamplesOptions& options);
 };
+
+/// Reads the index of a shard, which must be of this format and of a shard of this size.
+/// **Errors.** DataLoss: damaged, or of another shard; those of the object.
+StatusOr<ShardIndex> ReadIndexOf(const ObjectInfo& shard, std::string_view format,
+                                 const StoredObject& index);
 
 std::span<const ShardFormat* const> ShardFormats();
 /// nullptr if there is none of that name.

@@ -6,6 +6,7 @@
 
 #include "ait/data/crc32c.h"
 #include "ait/data/format/formats.h"
+#include "data/format/format_entry_internal.h"
 #include "data/little_endian_internal.h"
 
 namespace ait::inline v0 {
@@ -153,6 +154,16 @@ StatusOr<ShardIndex> ParseIndex(std::span<const std::byte> bytes, std::string_vi
       std::memcpy(index.checksums.data(), bytes.data() + lengths + 8 * count, 4 * count);
   }
   return index;
+}
+
+StatusOr<ShardIndex> internal::ReadIndexOf(const ObjectInfo& shard, std::string_view format,
+                                           const StoredObject& index) {
+  AIT_ASSIGN_OR_RETURN(const ByteView bytes, ReadWhole(index));
+  AIT_ASSIGN_OR_RETURN(ShardIndex table, ParseIndex(bytes.bytes(), index.info().url));
+  if (table.format == format && table.shard_bytes == shard.size_bytes) return table;
+  return DataLossError(shard.url, " is a ", format, " of ", shard.size_bytes, " bytes, its index ",
+                       index.info().url, " is of a ", table.format, " of ", table.shard_bytes,
+                       ": truncated or replaced; remove the index or write it anew");
 }
 
 StatusOr<ShardIndex> BuildIndex(std::shared_ptr<const StoredObject> object,

@@ -7,6 +7,7 @@ list(APPEND _headers
 list(APPEND _sources
   format/index.cc
   format/packing_log.cc
+  format/indexed_file.cc
   format/record_window.cc
   format/registry.cc
   format/samples.cc
@@ -15,6 +16,9 @@ list(APPEND _sources
   format/tar_header.cc
   format/tar_walk.cc
   format/tar_write.cc
+  format/tf_example.cc
+  format/tfrecord.cc
+  format/tfrecord_writer.cc
   format/webdataset.cc
   format/webdataset_record.cc
   format/webdataset_stream.cc

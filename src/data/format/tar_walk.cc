@@ -1,48 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/format/tar_walk_internal.h"
 
-#include <algorithm>
-#include <memory>
+#include "data/format/object_window_internal.h"
 
 namespace ait::inline v0::internal {
-namespace {
-
-// Bytes read at once: small members lie within, large ones are jumped over.
-constexpr std::int64_t kWindowBytes = 128 << 10;
-
-class Window {
- public:
-  explicit Window(const StoredObject& object) : object_(object) {}
-
-  // What is there from `offset` on, at least `length` bytes unless the object ends before.
-  StatusOr<std::span<const std::byte>> At(std::int64_t offset, std::int64_t length) {
-    length = std::min(length, object_.info().size_bytes - offset);
-    if (offset < begin_ || offset + length > begin_ + filled_) {
-      const std::int64_t wanted =
-          std::min(std::max(length, kWindowBytes), object_.info().size_bytes - offset);
-      if (wanted > capacity_) {
-        bytes_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(wanted));
-        capacity_ = wanted;
-      }
-      filled_ = 0;
-      AIT_RETURN_IF_ERROR(object_.ReadAt(offset, {bytes_.get(), static_cast<std::size_t>(wanted)}));
-      begin_ = offset;
-      filled_ = wanted;
-    }
-    return std::span<const std::byte>(bytes_.get() + (offset - begin_),
-                                      static_cast<std::size_t>(begin_ + filled_ - offset));
-  }
-
- private:
-  const StoredObject& object_;
-  std::unique_ptr<std::byte[]> bytes_;
-  std::int64_t capacity_ = 0;
-  std::int64_t begin_ = 0;
-  std::int64_t filled_ = 0;
-};
-
-}  // namespace
-
 Status AtOffset(const ObjectInfo& info, std::int64_t offset, const Status& status) {
   return Annotate(status, StrCat(info.url, " at byte ", offset));
 }
@@ -73,7 +34,7 @@ Status WalkTar(const StoredObject& object, std::int64_t begin,
                const std::function<Status(std::int64_t, const TarMember&)>& visit) {
   const ObjectInfo& info = object.info();
   AIT_RETURN_IF_ERROR(CheckTarSize(info));
-  Window window(object);
+  ObjectWindow window(object);
   TarParser parser;
   TarMember member;
   std::int64_t at = begin;

@@ -98,19 +98,13 @@ int Match(std::string_view url, std::span<const std::byte> head) {
 }
 
 StatusOr<std::unique_ptr<ShardReader>> Open(std::shared_ptr<const StoredObject> object,
-                                            const ShardOptions& options,
-                                            std::shared_ptr<const StoredObject> index) {
+                                      const ShardOptions& options,
+                                      std::shared_ptr<const StoredObject> index) {
   const ObjectInfo& info = object->info();
   AIT_RETURN_IF_ERROR(CheckTarSize(info));
   ShardIndex table;
   if (index != nullptr) {
-    AIT_ASSIGN_OR_RETURN(const ByteView bytes, ReadWhole(*index));
-    AIT_ASSIGN_OR_RETURN(table, ParseIndex(bytes.bytes(), index->info().url));
-    if (table.format != "webdataset" || table.shard_bytes != info.size_bytes) {
-      return DataLossError(info.url, " has ", info.size_bytes, " bytes, its index ",
-                           index->info().url, " is of a ", table.format, " of ", table.shard_bytes,
-                           ": truncated or replaced; remove the index or write it anew");
-    }
+    AIT_ASSIGN_OR_RETURN(table, ReadIndexOf(info, "webdataset", *index));
   }
   if (index == nullptr || table.key_rule != options.key_rule) {
     AIT_ASSIGN_OR_RETURN(table, IndexTar(*object, options));

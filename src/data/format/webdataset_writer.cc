@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 #include <algorithm>
-#include <cerrno>
-
 #include <utility>
 
-#include "ait/base/durable_file.h"
-#include "ait/data/crc32c.h"
+#include "data/format/indexed_file_internal.h"
 #include "data/format/key_set_internal.h"
 #include "data/format/tar_write_internal.h"
 #include "data/format/webdataset_internal.h"
@@ -14,7 +11,6 @@
 namespace ait::inline v0::internal {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::int64_t kRecordBytes = 20 * kTarBlock;  // what a tar is padded to
 constexpr std::int64_t kMaxTime = (std::int64_t{1} << 33) - 1;
 
@@ -24,35 +20,24 @@ std::int64_t EndBytes(std::int64_t size) {
 
 class TarShardWriter final : public ShardWriter {
  public:
-  TarShardWriter(DurableFile file, const ShardWriterOptions& options)
-      : file_(std::move(file)), options_(options) {
-    index_.format = "webdataset";
-  }
+  TarShardWriter(IndexedFile file, std::int64_t modification_time)
+      : file_(std::move(file)), modification_time_(modification_time) {}
 
   Status Append(const Sample& sample) override;
-  std::int64_t size_bytes() const override { return EndBytes(written_bytes()); }
-  std::int64_t record_count() const override {
-    return static_cast<std::int64_t>(index_.extents.size());
-  }
+  std::int64_t size_bytes() const override { return EndBytes(file_.size_bytes()); }
+  std::int64_t record_count() const override { return file_.record_count(); }
   Status Commit() override;
 
  private:
-  std::int64_t written_bytes() const {
-    return file_.size_bytes() + static_cast<std::int64_t>(buffer_.size());
-  }
   Status CheckFields(const Sample& sample);
   Status AppendField(const SampleField& field);
-  Status Flush();
 
-  DurableFile file_;
-  const ShardWriterOptions options_;
-  ShardIndex index_;
+  IndexedFile file_;
+  const std::int64_t modification_time_;
   KeySet keys_;
   std::vector<const SampleField*> fields_;  // of the sample that is written, in order of names
   std::string name_;
-  std::string buffer_;
-  std::uint32_t checksum_ = 0;
-  Status broken_;  // after a write failed nothing can follow
+  std::string headers_;
 };
 
 Status TarShardWriter::CheckFields(const Sample& sample) {
@@ -88,59 +73,29 @@ Status TarShardWriter::CheckFields(const Sample& sample) {
   return OkStatus();
 }
 
-Status TarShardWriter::Flush() {
-  AIT_RETURN_IF_ERROR(file_.Append(std::as_bytes(std::span(buffer_))));
-  buffer_.clear();
-  return OkStatus();
-}
-
 Status TarShardWriter::AppendField(const SampleField& field) {
   const auto size = static_cast<std::int64_t>(field.value.size_bytes());
-  const std::size_t begin = buffer_.size();
-  AppendTarHeaders(buffer_, name_, size, options_.modification_time);
-  checksum_ = Crc32c(std::as_bytes(std::span(buffer_).subspan(begin)), checksum_);
-  checksum_ = Crc32c(field.value.bytes(), checksum_);
-  if (field.value.size_bytes() < kBufferBytes) {
-    buffer_ += field.value.text();
-  } else {
-    AIT_RETURN_IF_ERROR(Flush());
-    AIT_RETURN_IF_ERROR(file_.Append(field.value.bytes()));
-  }
-  const std::size_t data_end = buffer_.size();
-  buffer_.append(static_cast<std::size_t>(TarPadded(size) - size), '\0');
-  checksum_ = Crc32c(std::as_bytes(std::span(buffer_).subspan(data_end)), checksum_);
-  return buffer_.size() < kBufferBytes ? OkStatus() : Flush();
+  headers_.clear();
+  AppendTarHeaders(headers_, name_, size, modification_time_);
+  AIT_RETURN_IF_ERROR(file_.Append(headers_));
+  AIT_RETURN_IF_ERROR(file_.Append(field.value.bytes()));
+  return file_.AppendZeros(TarPadded(size) - size);
 }
 
 Status TarShardWriter::Append(const Sample& sample) {
-  AIT_RETURN_IF_ERROR(broken_);
   AIT_RETURN_IF_ERROR(CheckFields(sample));
-  const std::int64_t begin = written_bytes();
-  checksum_ = 0;
+  file_.BeginRecord();
   for (const SampleField* field : fields_) {
     name_ = StrCat(sample.key, ".", field->name);
-    if (Status status = AppendField(*field); !status.ok()) return broken_ = std::move(status);
+    AIT_RETURN_IF_ERROR(AppendField(*field));
   }
-  index_.extents.push_back({begin, written_bytes() - begin});
-  index_.checksums.push_back(checksum_);
+  file_.EndRecord();
   return OkStatus();
 }
 
 Status TarShardWriter::Commit() {
-  AIT_RETURN_IF_ERROR(broken_);
-  broken_ = FailedPreconditionError(file_.path(), " is committed");
-  const std::int64_t size = written_bytes();
-  buffer_.append(static_cast<std::size_t>(EndBytes(size) - size), '\0');
-  AIT_RETURN_IF_ERROR(Flush());
-  index_.shard_bytes = file_.size_bytes();
-  // An older index never stands beside the new shard.
-  const std::string index_path = IndexPath(file_.path());
-  if (unlink(index_path.c_str()) != 0 && errno != ENOENT) {
-    return ErrnoError(errno, "removing the old index ", index_path);
-  }
-  AIT_RETURN_IF_ERROR(file_.Commit());
-  if (!options_.with_index) return OkStatus();
-  return WriteFileDurably(index_path, SerializeIndex(index_));
+  AIT_RETURN_IF_ERROR(file_.AppendZeros(size_bytes() - file_.size_bytes()));
+  return file_.Commit();
 }
 
 }  // namespace
@@ -151,8 +106,8 @@ StatusOr<std::unique_ptr<ShardWriter>> CreateTar(const std::string& path,
     return InvalidArgumentError("modification time ", options.modification_time,
                                 "; a tar holds 0 to ", kMaxTime, " seconds since 1970");
   }
-  AIT_ASSIGN_OR_RETURN(DurableFile file, DurableFile::Create(path));
-  return std::make_unique<TarShardWriter>(std::move(file), options);
+  AIT_ASSIGN_OR_RETURN(IndexedFile file, IndexedFile::Create(path, "webdataset", options));
+  return std::make_unique<TarShardWriter>(std::move(file), options.modification_time);
 }
 
 }  // namespace ait::inline v0::internal

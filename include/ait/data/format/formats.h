@@ -30,9 +30,9 @@ namespace ait::inline v0 {
 /// `index` is given and fits, else from the file (docs/data-formats.md says how much of it).
 /// **Errors.** InvalidArgument: no known format, or a field that makes no sense; DataLoss:
 /// truncated or damaged; Unimplemented: a variant that is not read; those of the object.
-StatusOr<std::unique_ptr<ShardReader>> OpenShard(
-    std::shared_ptr<const StoredObject> object, const ShardOptions& options = {},
-    std::shared_ptr<const StoredObject> index = nullptr);
+StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
+                                           const ShardOptions& options = {},
+                                           std::shared_ptr<const StoredObject> index = nullptr);
 
 /// What can be opened and started: "webdataset", "tfrecord", "mds", …
 struct FormatInfo {
