@@ -6,8 +6,8 @@ list(APPEND _headers
   format/write_shards.h)
 list(APPEND _sources
   format/index.cc
-  format/packing_log.cc
   format/indexed_file.cc
+  format/packing_log.cc
   format/record_window.cc
   format/registry.cc
   format/samples.cc
