@@ -10,11 +10,15 @@ namespace ait::inline v0 {
 namespace internal {
 
 // One line for each format, declared here because nobody else needs their names.
+extern const ShardFormat kArrowFormat;
+extern const ShardFormat kParquetFormat;
 extern const ShardFormat kTfrecordFormat;
 extern const ShardFormat kWebDatasetFormat;
 
 std::span<const ShardFormat* const> ShardFormats() {
   static constexpr auto kFormats = std::to_array<const ShardFormat*>({
+      &kArrowFormat,
+      &kParquetFormat,
       &kTfrecordFormat,
       &kWebDatasetFormat,
   });
@@ -66,9 +70,9 @@ StatusOr<const internal::ShardFormat*> Guess(const StoredObject& object) {
 }  // namespace
 
 StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions& options,
-                                           std::shared_ptr<const StoredObject> index) {
-  const internal::ShardFormat* format = Named(options.format);
+                                                 const ShardOptions& options,
+                                                 std::shared_ptr<const StoredObject> index) {
+  const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
   if (options.format.empty()) {
     AIT_ASSIGN_OR_RETURN(format, Guess(*object));
   }
