@@ -65,6 +65,7 @@ class DataPlan final : public BatchPlan {
   static StatusOr<DataPlan> Create(std::vector<PlanSource> sources, DataPlanOptions options);
 
   std::uint64_t digest() const override;
+  std::vector<std::string> Facts() const override;
   std::int64_t epoch_size(std::int64_t epoch) const override;
   Status NextBatch(const DatasetState& from, const Shard& shard,
                    PlannedBatch& batch) const override;
@@ -90,9 +91,6 @@ class DataPlan final : public BatchPlan {
   /// kShuffled that is every block for the whole epoch.
   std::vector<PlannedBlock> BlocksNeeded(std::int64_t epoch, std::int64_t begin,
                                          std::int64_t end) const;
-
-  /// What all ranks must have in common, a line each: "seed: 1".
-  std::vector<std::string> Facts() const;
 
  private:
   class Impl;
