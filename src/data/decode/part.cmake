@@ -8,18 +8,29 @@ list(APPEND _headers
   decode/jpeg.h
   decode/png.h
   decode/resize.h
+  decode/tokenize.h
+  decode/tokenizer.h
   decode/transform.h)
 list(APPEND _sources
   decode/array_ops.cc
+  decode/bpe.cc
   decode/field_transforms.cc
   decode/image.cc
   decode/image_ops.cc
   decode/image_transforms.cc
   decode/jpeg_geometry.cc
   decode/normalize.cc
+  decode/pretokenizer.cc
   decode/resize.cc
   decode/resize_kernels.cc
-  decode/transform.cc)
+  decode/tiktoken.cc
+  decode/tokenize.cc
+  decode/tokenizer.cc
+  decode/tokenizer_json.cc
+  decode/transform.cc
+  decode/unicode.cc
+  decode/unicode_classes.cc
+  decode/unicode_compositions.cc)
 if(AIT_HAVE_JPEG)
   list(APPEND _sources
     decode/jpeg.cc
