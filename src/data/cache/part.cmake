@@ -1,5 +1,6 @@
 # Copies of remote objects on disk and in memory.
 list(APPEND _headers
+  cache/stage.h
   cache/tiered_cache.h)
 list(APPEND _sources
   cache/cache_core.cc
@@ -9,6 +10,10 @@ list(APPEND _sources
   cache/file_io.cc
   cache/part_map.cc
   cache/private_shelf.cc
+  cache/stage.cc
+  cache/stage_manifest.cc
+  cache/stage_plan.cc
+  cache/stage_run.cc
   cache/tier.cc
   cache/tiered_cache.cc
   cache/warm.cc)

@@ -9,6 +9,8 @@
 //   fail       as `full`, where a fault is an error
 //   read-only  as `full`, but takes away the right to write
 //   limit      as `full`, but forbids files of more than 8 KiB
+//   stage      copies all files to the directory CACHE, by two threads
+//   stage-full as `stage`, to the small file system of `full`
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,6 +24,7 @@
 #include <string>
 #include <string_view>
 
+#include "ait/data/cache/stage.h"
 #include "data/cache/cache_test_support.h"
 #include "data/data_test_support.h"
 
@@ -96,11 +99,17 @@ int Main(int argc, char** argv) {
   if (argc < 8) return 2;
   const std::string_view mode = argv[1];
   const std::string directory = argv[4];
-  const bool takes_disk = mode == "full" || mode == "fail" || mode == "read-only";
+  const bool takes_disk =
+      mode == "full" || mode == "fail" || mode == "read-only" || mode == "stage-full";
   if (takes_disk && !MountSmallDisk(directory)) return Fail("skipped");
   Peer peer = {.root = argv[2], .names = {argv + 7, argv + argc}};
   auto remote = std::make_shared<testing::FileStorage>(
       peer.root, argv[3], std::chrono::milliseconds(std::atoi(argv[6])));
+  if (mode.starts_with("stage")) {
+    const auto report =
+        Stage(*remote, "", {.directory = directory, .threads = 2, .part_bytes = kPart});
+    return report.ok() ? 0 : Fail(report.status().ToString());
+  }
   auto cache = TieredCache::Create(
       remote, {.disk_bytes = std::atoll(argv[5]),
                .disk_directory = directory,
