@@ -90,6 +90,24 @@ IoReport IoExperimentClock::report() const {
   return report;
 }
 
+IoFacts FactsOf(const LoaderStatistics& statistics) {
+  IoFacts facts;
+  const Duration busy = statistics.read + statistics.transform + statistics.collate;
+  if (busy > Duration::zero()) {
+    const auto part = [&](Duration stage) {
+      return std::chrono::duration<double>(stage) / std::chrono::duration<double>(busy);
+    };
+    facts.in_storage = part(statistics.read);
+    facts.in_transforms = part(statistics.transform);
+    facts.in_collation = part(statistics.collate);
+  }
+  const std::int64_t cached = statistics.cache.hits + statistics.cache.misses;
+  if (cached > 0) {
+    facts.cache_hits = static_cast<double>(statistics.cache.hits) / static_cast<double>(cached);
+  }
+  return facts;
+}
+
 std::vector<std::string> Advise(const IoReport& report, const IoFacts& facts) {
   std::vector<std::string> advice;
   if (!report.is_significant || report.data_share < 0.005) return advice;

@@ -7,6 +7,7 @@ list(APPEND _headers
   loader/io_experiment.h
   loader/loader_statistics.h)
 list(APPEND _sources
+  loader/data_batch.cc
   loader/bad_sample_log.cc
   loader/bad_samples.cc
   loader/batch_memory.cc

@@ -29,5 +29,22 @@ TEST(DataBatchTest, ArraysAreFoundByNameAndSeenWithoutTheSlackOfTheirBuffer) {
   EXPECT_EQ(batch.Find("y"), nullptr);
 }
 
+TEST(CopyBatchTest, StaysAsItWasWhenTheLoaderGoesOn) {
+  DataBatch batch;
+  batch.arrays.push_back({.name = "x", .dtype = DType::kInt32, .shape = {2}});
+  batch.arrays[0].buffer = HostBuffer::Create(HeapResource::Create(), 1024).value();
+  batch.arrays[0].buffer.As<std::int32_t>()[1] = 5;
+  batch.samples = {{.id = 3}, {.id = 4}};
+  batch.weights = {1, 0};
+  const auto copy = CopyBatch(batch);
+  ASSERT_TRUE(copy.ok());
+  batch.arrays[0].buffer.As<std::int32_t>()[1] = 6;
+  batch.samples.clear();
+  EXPECT_EQ(copy->Find("x")->As<std::int32_t>()[1], 5);
+  EXPECT_EQ(copy->Find("x")->bytes().size(), 8u);
+  EXPECT_EQ(copy->samples[1].id, 4);
+  EXPECT_EQ(copy->weights, (std::vector<float>{1, 0}));
+}
+
 }  // namespace
 }  // namespace ait

@@ -103,6 +103,37 @@ TEST(IoExperimentTest, OptionsOutOfRangeBecomeTheNearest) {
   EXPECT_GT(outcome.report.steps, 0);
 }
 
+TEST(IoExperimentTest, ABatchThatCannotBeCopiedIsDeliveredAllTheSame) {
+  ManualClock clock;
+  SlowNumbers numbers(clock, milliseconds(1), 40);
+  int copies = 0;
+  IoExperiment<int> experiment(
+      {.warmup_steps = 1, .steps = 6, .clock = &clock}, [&] { return numbers.Next(); },
+      [&](const int& number) -> StatusOr<int> {
+        if (++copies == 4) return ResourceExhaustedError("no memory");
+        return number;
+      });
+  for (int i = 0; i < 40; ++i) {
+    const int* number = experiment.Next();
+    ASSERT_NE(number, nullptr);
+    EXPECT_EQ(*number, i);
+    EXPECT_EQ(experiment.is_done(), i >= 4) << i;
+  }
+  EXPECT_EQ(experiment.Next(), nullptr);
+}
+
+TEST(IoExperimentTest, FactsAreThoseOfTheLoader) {
+  EXPECT_FALSE(FactsOf({}).in_storage.has_value()) << "nothing is known yet";
+  const IoFacts facts = FactsOf({.read = milliseconds(10),
+                                 .transform = milliseconds(25),
+                                 .collate = milliseconds(5),
+                                 .cache = {.hits = 3, .misses = 1}});
+  EXPECT_DOUBLE_EQ(facts.in_storage.value(), 0.25);
+  EXPECT_DOUBLE_EQ(facts.in_transforms.value(), 0.625);
+  EXPECT_DOUBLE_EQ(facts.in_collation.value(), 0.125);
+  EXPECT_DOUBLE_EQ(facts.cache_hits.value(), 0.75);
+}
+
 TEST(IoExperimentTest, AdviceFollowsTheFacts) {
   const IoReport slow{.step_s = 0.2,
                       .step_from_memory_s = 0.1,

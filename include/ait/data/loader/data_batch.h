@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "ait/base/dtype.h"
+#include "ait/base/status.h"
 #include "ait/data/dataset_state.h"
 #include "ait/data/plan/batch_plan.h"
 #include "ait/data/sample.h"
@@ -72,6 +73,10 @@ struct DataBatch {
     return nullptr;
   }
 };
+
+/// A batch that stays valid when the loader goes on: arrays in memory of its own on the heap, none
+/// on a device; samples shared. **Errors.** ResourceExhausted.
+StatusOr<DataBatch> CopyBatch(const DataBatch& batch);
 
 }  // namespace ait::inline v0
 

@@ -32,6 +32,7 @@
 
 #include "ait/base/clock.h"
 #include "ait/base/status.h"
+#include "ait/data/loader/loader_statistics.h"
 
 namespace ait::inline v0 {
 
@@ -58,6 +59,9 @@ struct IoFacts {
   std::optional<int> threads = std::nullopt;
   std::optional<int> cpus = std::nullopt;
 };
+
+/// What the statistics of a loader tell.
+IoFacts FactsOf(const LoaderStatistics& statistics);
 
 struct IoReport {
   double step_s = 0;              // median of a step with data from storage; 0: none was counted
@@ -109,10 +113,12 @@ class IoExperimentClock {
 template <typename Batch>
 class IoExperiment {
  public:
-  /// `next` gives the next batch, or nullptr. `copy` makes one that stays valid.
+  /// `next` gives the next batch, or nullptr. `copy` makes one that stays valid, such as
+  /// `CopyBatch`; an error of it ends the experiment, and no batch is lost.
+  using Copy = std::function<StatusOr<Batch>(const Batch&)>;
   explicit IoExperiment(
       const IoExperimentOptions& options, std::function<const Batch*()> next,
-      std::function<Batch(const Batch&)> copy = [](const Batch& batch) { return batch; })
+      Copy copy = [](const Batch& batch) { return batch; })
       : clock_(options), next_(std::move(next)), copy_(std::move(copy)) {}
 
   /// The next batch; nullptr at the end of the data. Valid until the next call. After the last turn
@@ -121,8 +127,10 @@ class IoExperiment {
     clock_.EndStep();
     if (clock_.is_time_to_fill()) Fill();
     clock_.BeginStep();
-    const Batch* batch = used_ < kept_.size() ? &kept_[used_++] : next_();
-    if (batch == nullptr) clock_.End();
+    if (used_ < kept_.size()) return &kept_[used_++];
+    const Batch* not_copied = std::exchange(not_copied_, nullptr);
+    const Batch* batch = not_copied != nullptr ? not_copied : next_();
+    if (batch == nullptr || not_copied != nullptr) clock_.End();
     return batch;
   }
 
@@ -139,15 +147,21 @@ class IoExperiment {
     while (static_cast<int>(kept_.size()) < clock_.steps()) {
       const Batch* batch = next_();
       if (batch == nullptr) break;
-      kept_.push_back(copy_(*batch));
+      StatusOr<Batch> copy = copy_(*batch);
+      if (!copy.ok()) {
+        not_copied_ = batch;  // valid until the dataset is asked again
+        break;
+      }
+      kept_.push_back(*std::move(copy));
     }
   }
 
   IoExperimentClock clock_;
   std::function<const Batch*()> next_;
-  std::function<Batch(const Batch&)> copy_;
+  Copy copy_;
   std::vector<Batch> kept_;
   std::size_t used_ = 0;
+  const Batch* not_copied_ = nullptr;  // comes after those that are kept
 };
 
 }  // namespace ait::inline v0
