@@ -13,14 +13,12 @@ namespace internal {
 extern const ShardFormat kArrowFormat;
 extern const ShardFormat kParquetFormat;
 extern const ShardFormat kTfrecordFormat;
-extern const ShardFormat kTfrecordFormat;
 extern const ShardFormat kWebDatasetFormat;
 
 std::span<const ShardFormat* const> ShardFormats() {
   static constexpr auto kFormats = std::to_array<const ShardFormat*>({
       &kArrowFormat,
       &kParquetFormat,
-      &kTfrecordFormat,
       &kTfrecordFormat,
       &kWebDatasetFormat,
   });

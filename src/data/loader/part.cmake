@@ -7,12 +7,12 @@ list(APPEND _headers
   loader/io_experiment.h
   loader/loader_statistics.h)
 list(APPEND _sources
-  loader/data_batch.cc
   loader/bad_sample_log.cc
   loader/bad_samples.cc
   loader/batch_memory.cc
   loader/buffer_pool.cc
   loader/collate.cc
+  loader/data_batch.cc
   loader/data_loader.cc
   loader/io_experiment.cc
   loader/loader_core.cc
