@@ -48,15 +48,23 @@ std::int64_t BlockOrder::WindowOf(std::int64_t position) const {
          window_begins_.begin() - 1;
 }
 
-std::int64_t BlockOrder::operator()(std::int64_t position) const {
-  const std::int64_t window = WindowOf(position);
-  const std::int64_t begin = window_begin(window);
-  const Permutation order(window_begin(window + 1) - begin,
-                          SeedOf(seed_, SeedRole::kWindow, window), pass_);
-  const std::int64_t at = begin + order(position - begin);
-  const auto first = place_begins_.begin() + window * window_blocks_;
-  const auto last = place_begins_.begin() + BlocksEnd(window);
-  const std::int64_t place = std::upper_bound(first, last, at) - place_begins_.begin() - 1;
+std::int64_t BlockOrder::At(std::int64_t position, WindowOrder& window) const {
+  if (position < window.begin || position >= window.end) {
+    window.window = WindowOf(position);
+    window.begin = window_begin(window.window);
+    window.end = window_begin(window.window + 1);
+    window.order.emplace(window.end - window.begin, SeedOf(seed_, SeedRole::kWindow, window.window),
+                         pass_);
+  }
+  const std::int64_t at = window.begin + (*window.order)(position - window.begin);
+  // The last place that begins at `at` or before; halved without branches, which would be guessed
+  // wrong half of the time.
+  std::int64_t place = window.window * window_blocks_;
+  for (std::int64_t count = BlocksEnd(window.window) - place; count > 1;) {
+    const std::int64_t half = count / 2;
+    place += place_begins_[static_cast<std::size_t>(place + half)] <= at ? half : 0;
+    count -= half;
+  }
   const auto k = static_cast<std::size_t>(place);
   return begins_[static_cast<std::size_t>(block_[k])] + at - place_begins_[k];
 }

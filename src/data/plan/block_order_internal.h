@@ -6,6 +6,7 @@
 // and the items of each window in a new order.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ait/data/order.h"
@@ -20,7 +21,18 @@ class BlockOrder {
              std::uint64_t seed, std::int64_t pass);
 
   /// The item at `position`.
-  std::int64_t operator()(std::int64_t position) const;
+  std::int64_t operator()(std::int64_t position) const {
+    WindowOrder window;
+    return At(position, window);
+  }
+  /// The order within a window, kept from one call to the next.
+  struct WindowOrder {
+    std::int64_t window = -1;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+    std::optional<Permutation> order;
+  };
+  std::int64_t At(std::int64_t position, WindowOrder& window) const;
 
   std::int64_t window_count() const { return static_cast<std::int64_t>(window_begins_.size()) - 1; }
   /// The window that `position` lies in.

@@ -206,8 +206,9 @@ internal::Regrouped DataPlan::Impl::MakeWindow(internal::WindowKey key) const {
   const std::int64_t begin = key.window * window_samples_;
   const std::int64_t count = std::min(window_samples_, stage.epoch_size() - begin);
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(count));
+  std::vector<internal::Pool::Memo> memos;
   for (std::int64_t i = 0; i < count; ++i) {
-    const internal::SourceItem item = stage.At(key.epoch, begin + i);
+    const internal::SourceItem item = stage.At(key.epoch, begin + i, memos);
     const PlanSource& source = sources_[static_cast<std::size_t>(item.source)];
     lengths[static_cast<std::size_t>(i)] = std::max<std::int64_t>(0, source.lengths.of(item.id));
   }

@@ -14,7 +14,9 @@ class DataPlan::Impl::Walk {
   PlannedSample At(std::int64_t epoch, std::int64_t position) {
     if (epoch != epoch_) {
       epoch_ = epoch;
-      stage_ = plan_.StageOf(epoch).stage.get();
+      const internal::Stage* stage = plan_.StageOf(epoch).stage.get();
+      if (stage != stage_) memos_.clear();
+      stage_ = stage;
       window_ = nullptr;
     }
     std::int64_t at = position;
@@ -26,7 +28,7 @@ class DataPlan::Impl::Walk {
       const std::int64_t begin = number_ * plan_.window_samples_;
       at = begin + window_->places[static_cast<std::size_t>(position - begin)];
     }
-    const internal::SourceItem item = stage_->At(epoch, at);
+    const internal::SourceItem item = stage_->At(epoch, at, memos_);
     return {.source = item.source, .id = item.id, .epoch = epoch, .position = position};
   }
 
@@ -34,6 +36,7 @@ class DataPlan::Impl::Walk {
   const Impl& plan_;
   std::int64_t epoch_ = -1;
   const internal::Stage* stage_ = nullptr;
+  std::vector<internal::Pool::Memo> memos_;
   std::int64_t number_ = -1;
   std::shared_ptr<const internal::Regrouped> window_;
 };

@@ -108,6 +108,17 @@ SourceItem Pool::At(std::int64_t pass, std::int64_t position) const {
   return ItemAt(pass, position);
 }
 
+SourceItem Pool::At(std::int64_t pass, std::int64_t position, Memo& memo) const {
+  if (order_.order == SampleOrder::kSequential) return ItemAt(pass, position);
+  if (memo.pass != pass) {
+    memo = {.pass = pass};
+    if (order_.order == SampleOrder::kShuffled) memo.order.emplace(size_, order_.seed, pass);
+    if (order_.order == SampleOrder::kBlockShuffled) memo.blocks = Blocks(pass);
+  }
+  if (memo.order) return ItemAt(pass, (*memo.order)(position));
+  return ItemAt(pass, memo.blocks->At(position, memo.window));
+}
+
 std::optional<std::int64_t> Pool::CountBefore(const Segment& segment, std::int64_t pass,
                                               std::int64_t position) const {
   if (segments_.size() == 1) return position;

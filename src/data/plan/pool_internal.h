@@ -55,6 +55,16 @@ class Pool {
   /// The item at a position of a pass.
   SourceItem At(std::int64_t pass, std::int64_t position) const;
 
+  /// What one thread that asks for neighbours keeps: the order of the pass or the window at hand.
+  struct Memo {
+    std::int64_t pass = -1;
+    std::optional<Permutation> order;
+    std::shared_ptr<const BlockOrder> blocks;
+    BlockOrder::WindowOrder window;
+  };
+  /// The same, faster. `memo` is of this pool.
+  SourceItem At(std::int64_t pass, std::int64_t position, Memo& memo) const;
+
   /// Items of a segment at positions before `position`; nothing where only counting would tell.
   std::optional<std::int64_t> CountBefore(const Segment& segment, std::int64_t pass,
                                           std::int64_t position) const;

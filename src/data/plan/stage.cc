@@ -176,16 +176,29 @@ std::int64_t Stage::DrawsBefore(std::size_t member, std::int64_t epoch,
   return pattern_->CountBefore(member, EpochsIn(epoch) * epoch_size_ + position);
 }
 
-SourceItem Stage::At(std::int64_t epoch, std::int64_t position) const {
-  if (!pattern_) return members_[0].pool->At(epoch, position);
+Stage::Draw Stage::DrawAt(std::int64_t epoch, std::int64_t position) const {
+  if (!pattern_) return {0, epoch, position};
   const std::int64_t place = restarts_ ? position : EpochsIn(epoch) * epoch_size_ + position;
   const MixPattern::Turn turn = pattern_->At(place);
-  const Member& member = members_[static_cast<std::size_t>(turn.source)];
+  const auto number = static_cast<std::size_t>(turn.source);
+  const Member& member = members_[number];
   const std::int64_t draw =
       member.first_draw + turn.number + (restarts_ ? EpochsIn(epoch) * member.draws_per_epoch : 0);
   const std::int64_t size = member.pool->size();
   const std::int64_t pass = draw / size;
-  return member.pool->At(member.first_pass + pass, draw - pass * size);
+  return {number, member.first_pass + pass, draw - pass * size};
+}
+
+SourceItem Stage::At(std::int64_t epoch, std::int64_t position) const {
+  const Draw draw = DrawAt(epoch, position);
+  return members_[draw.member].pool->At(draw.pass, draw.position);
+}
+
+SourceItem Stage::At(std::int64_t epoch, std::int64_t position,
+                     std::vector<Pool::Memo>& memos) const {
+  if (memos.empty()) memos.resize(members_.size());
+  const Draw draw = DrawAt(epoch, position);
+  return members_[draw.member].pool->At(draw.pass, draw.position, memos[draw.member]);
 }
 
 std::vector<SourceProgress> Stage::Progress(const std::vector<PlanSource>& sources,

@@ -41,6 +41,8 @@ class Stage {
   std::uint64_t digest() const { return digest_; }
 
   SourceItem At(std::int64_t epoch, std::int64_t position) const;
+  /// The same, faster for neighbours. `memos` begin empty and are of this stage.
+  SourceItem At(std::int64_t epoch, std::int64_t position, std::vector<Pool::Memo>& memos) const;
 
   /// For each source: how far it is before `position` of `epoch`.
   std::vector<SourceProgress> Progress(const std::vector<PlanSource>& sources, std::int64_t epoch,
@@ -67,6 +69,13 @@ class Stage {
   Status TakeOver(Standings& standings, std::int64_t end_epoch);
   // Draws of a member in this stage before `position` of an epoch.
   std::int64_t DrawsBefore(std::size_t member, std::int64_t epoch, std::int64_t position) const;
+  // The pool that a position is taken from, and where in it.
+  struct Draw {
+    std::size_t member;
+    std::int64_t pass;
+    std::int64_t position;
+  };
+  Draw DrawAt(std::int64_t epoch, std::int64_t position) const;
   std::int64_t EpochsIn(std::int64_t epoch) const { return epoch - first_epoch_; }
 
   std::int64_t first_epoch_ = 0;

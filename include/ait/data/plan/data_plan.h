@@ -87,8 +87,9 @@ class DataPlan final : public BatchPlan {
   StatusOr<std::vector<SourceProgress>> Progress(const DatasetState& state) const;
 
   /// The blocks that positions `begin` to before `end` of an epoch are taken from, by the position
-  /// at which they are first needed: what to open, and from when until when to keep it. Under
-  /// kShuffled that is every block for the whole epoch.
+  /// at which they are first needed: what to open, and from when until when to keep it. Blocks of a
+  /// window that the end of the epoch cuts in two are all listed in both. Under kShuffled any block
+  /// may be needed at any time: all are listed, for the whole epoch.
   std::vector<PlannedBlock> BlocksNeeded(std::int64_t epoch, std::int64_t begin,
                                          std::int64_t end) const;
 

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The orders of docs/resuming.md, written from that page: prints the vectors of the page and of the tests."""
+import bisect
+import fractions
+import math
+
+MASK = (1 << 64) - 1
+GAMMA = 0x9E3779B97F4A7C15
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def fold(d, w):
+    return mix(((d ^ w) + GAMMA) & MASK)
+
+
+def permutation(n, seed, epoch):
+    base = mix((mix((seed + GAMMA) & MASK) + epoch) & MASK)
+    keys = [mix((base + (r + 1) * GAMMA) & MASK) for r in range(8)]
+    bits = max(8, (n - 1).bit_length())
+    h = bits // 2
+    low_bits = bits - h
+
+    def at(x):
+        while True:
+            high, low = x >> low_bits, x & ((1 << low_bits) - 1)
+            for r in range(0, 8, 2):
+                high ^= mix(keys[r] ^ low) & ((1 << h) - 1)
+                low ^= mix(keys[r + 1] ^ high) & ((1 << low_bits) - 1)
+            x = high << low_bits | low
+            if x < n:
+                return x
+    return at
+
+
+POOL, BLOCKS, WINDOW, REST, GROUPS, ROWS = range(1, 7)
+
+
+def seed_of(seed, role, number):
+    return fold(fold(seed, role), number)
+
+
+def block_order(begins, window, seed, epoch):
+    """begins has the end as its last element."""
+    count = len(begins) - 1
+    order = permutation(count, seed_of(seed, BLOCKS, 0), epoch)
+    placed = [order(k) for k in range(count)]
+    items = []
+    for w, first in enumerate(range(0, count, window)):
+        inside = [i for b in placed[first:first + window] for i in range(begins[b], begins[b + 1])]
+        within = permutation(len(inside), seed_of(seed, WINDOW, w), epoch)
+        items += [inside[within(i)] for i in range(len(inside))]
+    return items
+
+
+def pattern(weights):
+    divisor = math.gcd(*weights)
+    weights = [w // divisor for w in weights]
+    total, d = sum(weights), max(2 * len(weights) - 2, 1)
+    had = [0] * len(weights)
+    turns = []
+    for place in range(1, total + 1):
+        best = None
+        for s, w in enumerate(weights):
+            k = had[s] + 1
+            if k > w:
+                continue
+            first = math.ceil(fractions.Fraction(((k - 1) * d + 1) * total, d * w))
+            last = math.floor(fractions.Fraction((k * d - 1) * total, d * w)) + 1
+            if first <= place and (best is None or last < best[0]):
+                best = (last, s)
+        had[best[1]] += 1
+        turns.append(best[1])
+    return turns
+
+
+def mixture(sizes, weights, seed, count):
+    """The first draws as (source, id), going through epochs of the sources."""
+    turns, had, draws = pattern(weights), [0] * len(sizes), []
+    for p in range(count):
+        s = turns[p % len(turns)]
+        epoch, at = divmod(had[s], sizes[s])
+        draws.append((s, permutation(sizes[s], seed_of(seed, POOL, s), epoch)(at)))
+        had[s] += 1
+    return draws
+
+
+def bucket(lengths, group, seed, epoch, window):
+    ordered = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    groups = len(ordered) // group
+    order = permutation(groups, seed_of(seed, GROUPS, window), epoch) if groups else None
+    out = [i for g in range(groups) for i in ordered[order(g) * group:(order(g) + 1) * group]]
+    return out + ordered[groups * group:]
+
+
+def pack(lengths, budget, seed, epoch, window):
+    rows, room = [], []  # room: sorted (left, row)
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        at = bisect.bisect_left(room, (lengths[i], 0))
+        if at < len(room):
+            left, row = room.pop(at)
+        else:
+            left, row = budget, len(rows)
+            rows.append([])
+        rows[row].append(i)
+        bisect.insort(room, (max(left - lengths[i], 0), row))
+    order = permutation(len(rows), seed_of(seed, ROWS, window), epoch)
+    return [sorted(rows[order(r)]) for r in range(len(rows))]
+
+
+def digest_lengths(count):
+    return [i * 7 % 11 for i in range(count)]
+
+
+if __name__ == "__main__":
+    begins = [0, 3, 7, 8, 12, 17, 20]
+    print("blocks", block_order(begins, 2, 1, 0))
+    print("blocks", block_order(begins, 2, 1, 1))
+    print("blocks", block_order(begins, 4, 9, 5))
+    uniform = list(range(0, 1_000_000, 1000)) + [1_000_000]
+    far = block_order(uniform, 16, 7, 3)
+    print("blocks of 1000", far[0], far[1], far[123456], far[999999])
+    print("pattern 7 3", pattern([7, 3]))
+    print("pattern 1 1 1", pattern([1, 1, 1]))
+    print("pattern 5 3 1 1", pattern([5, 3, 1, 1]))
+    print("pattern 6 2", pattern([6, 2]))
+    print("mixture", mixture([5, 4], [7, 3], 1, 20))
+    rest = permutation(4, seed_of(1, REST, 0), 0)
+    whole = permutation(6, 1, 0)
+    print("repeat 1.5 of 4", [i if i < 4 else rest(i - 4) for i in map(whole, range(6))])
+    lengths = digest_lengths(12)
+    print("bucket", bucket(lengths, 5, 1, 0, 0), [lengths[i] for i in bucket(lengths, 5, 1, 0, 0)])
+    print("pack", pack(lengths, 12, 1, 0, 0))
+    order = permutation(24, 1, 0)
+    ids = [order(i) for i in range(24)]
+    second = [ids[12 + i] for row in pack([i * 7 % 11 for i in ids[12:]], 12, 1, 0, 1) for i in row]
+    print("second window packed", second)
+    print("digest", f"{fold(0, 1):016x}")
