@@ -9,25 +9,26 @@ namespace internal {
 
 BlockOrder::BlockOrder(const std::vector<std::int64_t>& begins, std::int64_t window_blocks,
                        std::uint64_t seed, std::int64_t pass)
-    : begins_(begins), window_blocks_(window_blocks), seed_(seed), pass_(pass) {
-  const auto count = static_cast<std::int64_t>(begins.size()) - 1;
-  const Permutation order(count, SeedOf(seed, SeedRole::kBlocks, 0), pass);
-  block_.reserve(static_cast<std::size_t>(count));
-  place_begins_.reserve(static_cast<std::size_t>(count));
+    : window_blocks_(window_blocks),
+      seed_(seed),
+      pass_(pass),
+      count_(static_cast<std::int64_t>(begins.size()) - 1) {
+  const Permutation order(count_, SeedOf(seed, SeedRole::kBlocks, 0), pass);
+  places_.reserve(begins.size());
   std::int64_t position = 0;
-  for (std::int64_t k = 0; k < count; ++k) {
+  for (std::int64_t k = 0; k < count_; ++k) {
     if (k % window_blocks == 0) window_begins_.push_back(position);
     const auto block = static_cast<std::size_t>(order(k));
-    block_.push_back(static_cast<std::int32_t>(block));
-    place_begins_.push_back(position);
+    places_.push_back({position, begins[block]});
     position += begins[block + 1] - begins[block];
   }
+  places_.push_back({position, 0});
   window_begins_.push_back(position);
   windows_per_position_ = static_cast<double>(window_count()) / static_cast<double>(position);
 }
 
 std::int64_t BlockOrder::BlocksEnd(std::int64_t window) const {
-  return std::min((window + 1) * window_blocks_, static_cast<std::int64_t>(block_.size()));
+  return std::min((window + 1) * window_blocks_, count_);
 }
 
 std::int64_t BlockOrder::WindowOf(std::int64_t position) const {
@@ -62,11 +63,11 @@ std::int64_t BlockOrder::At(std::int64_t position, WindowOrder& window) const {
   std::int64_t place = window.window * window_blocks_;
   for (std::int64_t count = BlocksEnd(window.window) - place; count > 1;) {
     const std::int64_t half = count / 2;
-    place += place_begins_[static_cast<std::size_t>(place + half)] <= at ? half : 0;
+    place += places_[static_cast<std::size_t>(place + half)].begin <= at ? half : 0;
     count -= half;
   }
-  const auto k = static_cast<std::size_t>(place);
-  return begins_[static_cast<std::size_t>(block_[k])] + at - place_begins_[k];
+  const Place& found = places_[static_cast<std::size_t>(place)];
+  return found.item + at - found.begin;
 }
 
 }  // namespace internal

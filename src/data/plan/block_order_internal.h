@@ -16,7 +16,7 @@ namespace internal {
 
 class BlockOrder {
  public:
-  /// Block b has the items begins[b] to before begins[b + 1]; `begins` outlives this.
+  /// Block b has the items begins[b] to before begins[b + 1].
   BlockOrder(const std::vector<std::int64_t>& begins, std::int64_t window_blocks,
              std::uint64_t seed, std::int64_t pass);
 
@@ -41,24 +41,28 @@ class BlockOrder {
   std::int64_t window_begin(std::int64_t window) const {
     return window_begins_[static_cast<std::size_t>(window)];
   }
-  /// Calls `visit(block)` for the blocks of a window.
+  /// Calls `visit(first item, end)` for the blocks of a window.
   template <typename Visit>
   void VisitBlocks(std::int64_t window, Visit visit) const {
     const std::int64_t end = BlocksEnd(window);
     for (std::int64_t k = window * window_blocks_; k < end; ++k) {
-      visit(std::int64_t{block_[static_cast<std::size_t>(k)]});
+      const Place& place = places_[static_cast<std::size_t>(k)];
+      visit(place.item, place.item + places_[static_cast<std::size_t>(k) + 1].begin - place.begin);
     }
   }
 
  private:
   std::int64_t BlocksEnd(std::int64_t window) const;
 
-  const std::vector<std::int64_t>& begins_;
   const std::int64_t window_blocks_;
   const std::uint64_t seed_;
   const std::int64_t pass_;
-  std::vector<std::int32_t> block_;          // the block at each place
-  std::vector<std::int64_t> place_begins_;   // the first position of each place
+  struct Place {
+    std::int64_t begin;  // first position
+    std::int64_t item;   // first item of the block that lies there
+  };
+  std::int64_t count_ = 0;
+  std::vector<Place> places_;                // and the end
   std::vector<std::int64_t> window_begins_;  // of each window, and the end
   double windows_per_position_ = 0;          // for a first guess only
 };

@@ -29,7 +29,8 @@ StatusOr<MixPattern> MixPattern::Create(std::vector<std::int64_t> weights) {
   if (total > kMaxPeriod) {
     return InvalidArgumentError("the weights of the mixture add up to ", total,
                                 " or more when divided by their common divisor ", divisor,
-                                ", at most ", kMaxPeriod, " are allowed: round them");
+                                ", at most ", kMaxPeriod,
+                                " are allowed: round them, as MixtureWeights does");
   }
   MixPattern pattern;
   const auto n = static_cast<std::int64_t>(weights.size());

@@ -16,7 +16,7 @@ namespace internal {
 
 class MixPattern {
  public:
-  static constexpr std::int64_t kMaxPeriod = std::int64_t{1} << 20;
+  static constexpr std::int64_t kMaxPeriod = std::int64_t{1} << 16;
 
   /// One weight ≥ 1 for each source. **Errors.** InvalidArgument: the weights, without their common
   /// divisor, add up to more than kMaxPeriod.

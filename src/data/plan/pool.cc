@@ -135,9 +135,8 @@ std::optional<std::int64_t> Pool::CountBefore(const Segment& segment, std::int64
   const std::int64_t window = blocks->WindowOf(position);
   std::int64_t count = 0;
   for (std::int64_t w = 0; w < window; ++w) {
-    blocks->VisitBlocks(w, [&](std::int64_t chunk) {
-      const auto c = static_cast<std::size_t>(chunk);
-      if (is_ours(chunk_begins_[c])) count += chunk_begins_[c + 1] - chunk_begins_[c];
+    blocks->VisitBlocks(w, [&](std::int64_t item, std::int64_t item_end) {
+      if (is_ours(item)) count += item_end - item;
     });
   }
   for (std::int64_t p = blocks->window_begin(window); p < position; ++p) {
@@ -219,11 +218,8 @@ void Pool::AppendBlocks(std::int64_t pass, std::int64_t begin, std::int64_t end,
   for (std::int64_t window = blocks->WindowOf(begin);
        window < blocks->window_count() && blocks->window_begin(window) < end; ++window) {
     const Range range(blocks->window_begin(window), blocks->window_begin(window + 1));
-    blocks->VisitBlocks(window, [&](std::int64_t chunk) {
-      const auto c = static_cast<std::size_t>(chunk);
-      AppendItems(
-          pass, chunk_begins_[c], chunk_begins_[c + 1],
-          [&](std::int64_t, std::int64_t) { return range; }, uses);
+    blocks->VisitBlocks(window, [&](std::int64_t item, std::int64_t item_end) {
+      AppendItems(pass, item, item_end, [&](std::int64_t, std::int64_t) { return range; }, uses);
     });
   }
 }

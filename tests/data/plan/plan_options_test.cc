@@ -54,6 +54,19 @@ TEST(PlanOptions, KeepLengthsWithADigest) {
   EXPECT_NE(lengths.digest, MakeSampleLengths({5, 0}).digest);
 }
 
+TEST(PlanOptions, RoundFractionsToWeights) {
+  using Weights = std::vector<std::int64_t>;
+  EXPECT_EQ(MixtureWeights({0.7, 0.25, 0.05}), (Weights{7000, 2500, 500}));
+  EXPECT_EQ(MixtureWeights({1, 1, 1}, 10), (Weights{4, 3, 3}));
+  EXPECT_EQ(MixtureWeights({3.5e12, 1e3, 0}, 100), (Weights{99, 1, 0}));
+  EXPECT_EQ(MixtureWeights({1e-9, 1, 1e-9}, 3), (Weights{1, 1, 1}));
+  EXPECT_EQ(MixtureWeights({2}), (Weights{10'000}));
+  EXPECT_TRUE(MixtureWeights({}).empty());
+  EXPECT_TRUE(MixtureWeights({0, 0}).empty());
+  EXPECT_TRUE(MixtureWeights({1, -1}).empty());
+  EXPECT_TRUE(MixtureWeights({1, 1, 1}, 2).empty());
+}
+
 void ExpectRefused(std::vector<PlanSource> sources, DataPlanOptions options,
                    const std::string& reason) {
   EXPECT_THAT(DataPlan::Create(std::move(sources), std::move(options)),
@@ -82,8 +95,7 @@ TEST(PlanOptions, AreRefusedWithAReason) {
   ExpectRefused(two, {.stages = {{.shares = {{.repeat = 0}, {.repeat = 0}}}}}, "no source has");
   ExpectRefused(two, {.stages = {{.shares = {{.repeat = 1e300}, {}}}}}, "2^62");
   ExpectRefused(two, {.stages = {{.shares = {{.weight = 1, .repeat = 2}, {}}}}}, "mixture");
-  ExpectRefused(two, {.stages = {{.shares = {{.weight = 1}, {.weight = (1 << 20) + 1}}}}},
-                "round them");
+  ExpectRefused(two, {.stages = {{.shares = {{.weight = 1}, {.weight = 1 << 16}}}}}, "round them");
   ExpectRefused(two, {.stages = {{.shares = {{.weight = 1}, {.weight = 1000}}}}},
                 "source 0 (a) has no sample");
   ExpectRefused(

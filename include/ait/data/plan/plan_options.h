@@ -63,7 +63,8 @@ struct Subset {
 
 /// What part of an epoch a source has.
 struct SourceShare {
-  /// Parts of the mixture, such as 7 of 7 and 3; 0: not in it. If all shares of a stage have
+  /// Parts of the mixture, such as 7 of 7 and 3, together at most 65,536 when divided by their
+  /// common divisor; 0: not in it. If all shares of a stage have
   /// weight 0, the stage is no mixture: an epoch has each of the samples `repeat` times.
   std::int64_t weight = 0;
   /// Times per epoch, outside of a mixture: 2.5 is twice, and half of the samples once more,
@@ -72,10 +73,16 @@ struct SourceShare {
   Subset subset;
 };
 
+/// Weights for fractions such as {0.7, 0.25, 0.05}, or for sizes: whole numbers in their ratio that
+/// add up to `sum`, 1 to 65,536, each at least 1 where the fraction is above 0. What is rounded away
+/// goes to the largest remainders. Empty if there is no fraction above 0, one below, or no room.
+std::vector<std::int64_t> MixtureWeights(const std::vector<double>& fractions,
+                                         std::int64_t sum = 10'000);
+
 /// When an epoch of a mixture ends. A source that runs out before begins its own next epoch, in a
 /// new order; no source starts over because an epoch of the mixture ends.
 enum class MixtureEnd {
-  kFirstExhausted,  // before a source would come to its second pass: no sample comes twice
+  kFirstExhausted,  // when the first source has been passed through once
   kLastExhausted,   // when every source has been passed through at least once
   kSamples,         // after `PlanStage::epoch_samples`
 };
