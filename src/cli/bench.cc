@@ -23,6 +23,7 @@
 #include "ait/memory/heap.h"
 #include "cli/comm_bench.h"
 #include "cli/comm_bench_table.h"
+#include "cli/io_bench.h"
 #include "cli/memory_bench.h"
 #include "cli/program.h"
 #include "cli/topic.h"
@@ -270,12 +271,13 @@ int RunComm(const cxxopts::ParseResult& parsed, int argc, char** argv) {
 
 int RunBench(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "memory") return RunMemoryBench(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "io") return RunIoBench(argc, argv);
   cxxopts::Options options = MakeOptions();
   return RunTopic({.subcommand = "bench",
                    .name = "comm",
                    .ask = "say what to measure",
                    .examples = kExamples,
-                   .others = " or ait bench memory"},
+                   .others = " or ait bench memory or ait bench io PATH"},
                   options, argc, argv,
                   [&](const cxxopts::ParseResult& parsed) { return RunComm(parsed, argc, argv); });
 }

@@ -145,7 +145,7 @@ std::int64_t DirectAlignment(int fd) {
 }
 
 Status ProbeDirect(const LocalFile& file, std::int64_t alignment) {
-  AIT_ASSIGN_OR_RETURN(const FileDescriptor fd, file.OpenDirect());
+  AIT_ASSIGN_OR_RETURN(const FileDescriptor fd, file.OpenAgain(O_DIRECT));
   AIT_ASSIGN_OR_RETURN(const auto ring, IoRing::Open(1, IoRing::Threads::kOne));
   const auto bytes = static_cast<std::size_t>(alignment);
   AIT_ASSIGN_OR_RETURN(HostBuffer block, HostBuffer::Create(HeapResource::Create(), bytes, bytes));

@@ -93,9 +93,9 @@ StatusOr<std::shared_ptr<LocalFile>> LocalFile::Open(const std::string& url) {
   return std::make_shared<LocalFile>(std::move(path), std::move(fd), std::move(info), stat);
 }
 
-Status LocalFile::ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out) const {
+Status LocalFile::ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out, int fd) const {
   while (!out.empty()) {
-    const ssize_t count = ::pread(fd_.get(), out.data(), out.size(), offset_bytes);
+    const ssize_t count = ::pread(fd, out.data(), out.size(), offset_bytes);
     if (count < 0) {
       if (errno == EINTR) continue;
       if (errno == ESTALE) {
@@ -162,9 +162,11 @@ Status LocalFile::Compare(const struct stat& now) const {
                       "; files must not change while they are read");
 }
 
-StatusOr<FileDescriptor> LocalFile::OpenDirect() const {
-  FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT));
-  if (!fd.is_open()) return ErrnoError(errno, "cannot open ", path_, " with O_DIRECT");
+StatusOr<FileDescriptor> LocalFile::OpenAgain(int flags) const {
+  FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags));
+  if (!fd.is_open())
+    return ErrnoError(errno, "cannot open ", path_,
+                      flags == O_DIRECT ? " with O_DIRECT" : " again");
   struct stat now{};
   if (::fstat(fd.get(), &now) != 0) return ErrnoError(errno, "cannot stat ", path_);
   if (now.st_ino != stat_.st_ino || now.st_dev != stat_.st_dev) {

@@ -50,14 +50,17 @@ class LocalFile {
   /// Fills `out`, which must lie within the size; then looks as the policy says.
   /// **Errors.** As StoredObject::ReadAt.
   Status Read(std::int64_t offset_bytes, std::span<std::byte> out) const;
-  /// The same without looking.
-  Status ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out) const;
+  /// The same without looking, by the descriptor `fd` of this file.
+  Status ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out, int fd) const;
+  Status ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out) const {
+    return ReadUnchecked(offset_bytes, out, fd_.get());
+  }
   /// Looks, if the policy says so after a read of so many bytes that ends there.
   Status CheckAfter(std::int64_t offset_bytes, std::int64_t length_bytes) const;
   /// Looks, at the open file and at its path.
   Status Check() const;
-  /// A second descriptor of the same file, that goes past the page cache.
-  StatusOr<FileDescriptor> OpenDirect() const;
+  /// A second descriptor of the same file, opened with flags beside O_RDONLY, such as O_DIRECT.
+  StatusOr<FileDescriptor> OpenAgain(int flags) const;
 
  private:
   Status Compare(const struct stat& now) const;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -12,6 +14,28 @@ namespace ait::inline v0::internal {
 namespace {
 
 constexpr std::size_t kBlockAlignment = 4096;
+
+// A descriptor by which each read is one request to the device or server. By that of the file, reads
+// that come out of order would mislead the kernel in what it reads ahead by itself.
+class Descriptor {
+ public:
+  explicit Descriptor(std::shared_ptr<const LocalFile> file) : file_(std::move(file)) {
+    StatusOr<FileDescriptor> own = file_->OpenAgain(0);
+    if (own.ok() && ::posix_fadvise(own->get(), 0, 0, POSIX_FADV_RANDOM) == 0) {
+      own_ = std::move(*own);
+    }
+  }
+
+  Status Read(std::int64_t offset_bytes, std::span<std::byte> out) const {
+    AIT_RETURN_IF_ERROR(
+        file_->ReadUnchecked(offset_bytes, out, own_.is_open() ? own_.get() : file_->fd()));
+    return file_->CheckAfter(offset_bytes, static_cast<std::int64_t>(out.size()));
+  }
+
+ private:
+  const std::shared_ptr<const LocalFile> file_;
+  FileDescriptor own_;
+};
 
 // One block that is being read. Shared with the task, which may outlive the stream.
 struct Slot {
@@ -32,7 +56,8 @@ class PoolStream final : public ObjectStream {
  public:
   PoolStream(std::shared_ptr<const LocalFile> file, std::shared_ptr<ReadPool> pool,
              StreamRange range, const StreamOptions& options)
-      : file_(std::move(file)),
+      : path_(file->path()),
+        file_(std::make_shared<const Descriptor>(std::move(file))),
         threads_(std::move(pool)),
         at_(range.begin),
         end_(range.end),
@@ -47,7 +72,7 @@ class PoolStream final : public ObjectStream {
 
   StatusOr<ByteView> Next() override {
     if (status_.ok() && forks_ != ForkSafeMutex::forks()) {
-      status_ = FailedPreconditionError("a stream of ", file_->path(),
+      status_ = FailedPreconditionError("a stream of ", path_,
                                         " does not go on in a forked child; open another");
     }
     AIT_RETURN_IF_ERROR(status_);
@@ -82,7 +107,7 @@ class PoolStream final : public ObjectStream {
     return OkStatus();
   }
 
-  static void Read(Slot& slot, const LocalFile& file, Progress& progress) {
+  static void Read(Slot& slot, const Descriptor& file, Progress& progress) {
     {
       const std::lock_guard lock(progress.mutex);
       if (progress.abandoned) return;
@@ -94,7 +119,8 @@ class PoolStream final : public ObjectStream {
     progress.changed.notify_all();
   }
 
-  const std::shared_ptr<const LocalFile> file_;
+  const std::string path_;
+  const std::shared_ptr<const Descriptor> file_;
   const std::shared_ptr<ReadPool> threads_;
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   std::int64_t at_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -172,7 +173,7 @@ class RingStream final : public ObjectStream {
 StatusOr<std::unique_ptr<ObjectStream>> StreamByRing(std::shared_ptr<const LocalFile> file,
                                                      std::int64_t alignment, StreamRange range,
                                                      const StreamOptions& options) {
-  AIT_ASSIGN_OR_RETURN(FileDescriptor fd, file->OpenDirect());
+  AIT_ASSIGN_OR_RETURN(FileDescriptor fd, file->OpenAgain(O_DIRECT));
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<IoRing> ring,
                        IoRing::Open(options.depth + 1, IoRing::Threads::kMany));
   return std::make_unique<RingStream>(std::move(file), std::move(fd), std::move(ring), alignment,
