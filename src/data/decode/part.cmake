@@ -6,6 +6,7 @@ list(APPEND _headers
   decode/image_ops.h
   decode/image_transforms.h
   decode/jpeg.h
+  decode/nvjpeg.h
   decode/png.h
   decode/resize.h
   decode/tokenize.h
@@ -20,6 +21,7 @@ list(APPEND _sources
   decode/image_transforms.cc
   decode/jpeg_geometry.cc
   decode/normalize.cc
+  decode/nvjpeg.cc
   decode/pretokenizer.cc
   decode/resize.cc
   decode/resize_kernels.cc
