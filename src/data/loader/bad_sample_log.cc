@@ -87,6 +87,11 @@ StatusOr<BadSampleLog> BadSampleLog::Open(std::string path) {
   BadSampleLog log(std::move(path));
   log.file_ = ::open(log.path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (log.file_ < 0) return ErrnoError(errno, "cannot open the list of bad samples ", log.path_);
+  struct stat info{};
+  if (::fstat(log.file_, &info) != 0) return ErrnoError(errno, "cannot look at ", log.path_);
+  if (!S_ISREG(info.st_mode)) {
+    return InvalidArgumentError("the list of bad samples ", log.path_, " is no regular file");
+  }
   const FileLock lock(log.file_);
   AIT_RETURN_IF_ERROR(CutTornLine(log.file_, log.path_));
   AIT_ASSIGN_OR_RETURN(const std::string text, ReadAll(log.file_, log.path_));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ait/base/clock.h"
@@ -14,6 +15,7 @@
 #include "ait/data/loader/data_batch.h"
 #include "ait/data/plan/batch_plan.h"
 #include "ait/data/sample_source.h"
+#include "data/loader/device_copies_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -52,19 +54,23 @@ struct BatchWork {
   std::vector<BadRead> bad;  // by row and attempt
   std::int64_t stand_ins = 0;
   bool is_repaired = false;  // no row is bad any more
+  bool is_refused = false;   // collating ended for want of room, or because the loader stops
   std::int64_t bytes_read = 0;
 
   // Under the mutex of the loader.
   Stage stage = Stage::kWaiting;
   std::size_t next_group = 0;
   std::size_t groups_left = 0;
-  int active = 0;           // threads at it
-  std::int64_t need = 0;    // bytes that it is known to need
-  std::int64_t actual = 0;  // of charge, what is really there
-  bool is_copied = false;   // to the device
+  int active = 0;         // threads at it
+  std::int64_t need = 0;  // bytes that it is known to need
+  std::int64_t bytes_transformed = 0;
+  bool is_copied = false;             // to the device, or about to be
+  std::unique_ptr<DeviceSet> device;  // of the consumer alone: where it was copied to
   Duration read{}, transform{}, collate{};
 
-  std::atomic<std::int64_t> charge = 0;  // bytes taken from the budget; written under the mutex
+  // Written under the mutex.
+  std::atomic<std::int64_t> charge = 0;  // bytes taken from the budget
+  std::atomic<std::int64_t> actual = 0;  // of these, what is there, or soon is
   std::atomic<std::int64_t> size = 0;    // bytes of its samples
   std::atomic<std::int64_t> peak = 0;    // most bytes it had
   std::atomic<std::size_t> next = 0;     // sample to transform next

@@ -66,14 +66,15 @@ StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const BatchPlan> plan,
     if (sources[i] == nullptr) return InvalidArgumentError("data loader: source ", i, " is null");
   }
   AIT_RETURN_IF_ERROR(Check(options));
+  std::shared_ptr<DeviceRuntime> gpus;
+  if (options.device_copy) gpus = options.device_copy->gpus;
   if (!options.memory) {
-    const bool copies = options.device_copy.has_value();
-    AIT_ASSIGN_OR_RETURN(
-        options.memory, internal::DefaultBatchMemory(copies ? options.device_copy->gpus : nullptr));
+    if (gpus == nullptr) gpus = DeviceRuntime::Open();
+    AIT_ASSIGN_OR_RETURN(options.memory, internal::DefaultBatchMemory(gpus));
   }
   const int threads = options.threads ? *options.threads : AutomaticThreads(options);
-  auto impl =
-      std::make_unique<Impl>(std::move(plan), std::move(sources), std::move(options), threads);
+  auto impl = std::make_unique<Impl>(std::move(plan), std::move(sources), std::move(options),
+                                     threads, std::move(gpus));
   AIT_RETURN_IF_ERROR(impl->Open());
   return DataLoader(std::move(impl));
 }

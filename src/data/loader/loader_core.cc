@@ -19,7 +19,7 @@ constexpr int kCalm = 64;
 
 LoaderCore::LoaderCore(std::shared_ptr<const BatchPlan> plan,
                        std::vector<std::shared_ptr<const SampleSource>> sources,
-                       LoaderOptions options, int threads)
+                       LoaderOptions options, int threads, std::shared_ptr<DeviceRuntime> gpus)
     : plan_(std::move(plan)),
       sources_(std::move(sources)),
       options_(std::move(options)),
@@ -28,6 +28,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const BatchPlan> plan,
       collate_(options_.collate ? options_.collate : Stack()),
       excluded_(options_.bad_samples.exclude.begin(), options_.bad_samples.exclude.end()),
       forks_(ForkSafeMutex::forks()),
+      gpus_(std::move(gpus)),
       bad_budget_(options_.bad_samples),
       taken_at_(SystemClock().now()) {
   state_.plan_digest = plan_->digest();
@@ -46,12 +47,19 @@ LoaderCore::~LoaderCore() {
   }
   work_cv_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  copies_.reset();  // before the memory that they read
 }
 
 Status LoaderCore::Open() {
   if (!options_.bad_samples.log_path.empty()) {
     AIT_ASSIGN_OR_RETURN(BadSampleLog log, BadSampleLog::Open(options_.bad_samples.log_path));
     bad_log_.emplace(std::move(log));
+  }
+  if (options_.device_copy) {
+    AIT_ASSIGN_OR_RETURN(copies_, DeviceCopies::Create(*options_.device_copy));
+    device_ = options_.device_copy->device;
+  } else if (gpus_ != nullptr && gpus_->count() > 0) {
+    AIT_ASSIGN_OR_RETURN(device_, gpus_->current());
   }
   return TryPlan(state_);
 }
@@ -93,7 +101,15 @@ const DataBatch* LoaderCore::Next() {
         "the loader belongs to the parent of this process; make one after the fork");
     return nullptr;
   }
+  std::vector<HostBuffer> trash;
   Lock lock(mutex_);
+  const DataBatch* const batch = NextLocked(lock);
+  trash.swap(trash_);
+  lock.unlock();
+  return batch;
+}
+
+const DataBatch* LoaderCore::NextLocked(Lock& lock) {
   TakeBack(lock);
   if (!status_.ok() || is_end_) return nullptr;
   if (threads_.empty()) {
@@ -110,6 +126,7 @@ const DataBatch* LoaderCore::Next() {
     const Unlocked unlocked(*this, lock);
     status_ = Commit(*work);
   }
+  if (status_.ok() && copies_ != nullptr) status_ = CopyToDevice(lock);
   if (!status_.ok()) {
     halted_.store(true, std::memory_order_relaxed);
     return nullptr;
@@ -139,6 +156,7 @@ BatchWork* LoaderCore::WaitForBatch(Lock& lock) {
       break;
     }
     if (thread_count_ == 0) {
+      TakeBackCopied(lock, 0);
       const std::optional<Task> task = PickTask();
       if (task) {
         Run(lock, *task, *activities_[0]);
@@ -147,8 +165,12 @@ BatchWork* LoaderCore::WaitForBatch(Lock& lock) {
       }
       continue;
     }
-    if (!has_waited) WakeThreads();  // the batch that was taken back made room
-    has_waited = true;
+    if (!has_waited) {
+      TakeBackCopied(lock, 0);
+      WakeThreads();  // what was taken back made room
+      has_waited = true;
+      continue;
+    }
     if (warn == Time::max()) {
       ready_cv_.wait(lock);
     } else if (ready_cv_.wait_until(lock, warn) == std::cv_status::timeout) {
@@ -194,10 +216,56 @@ void LoaderCore::AdaptDepth(bool waited) {
 
 /// Takes back the batch that the caller had.
 void LoaderCore::TakeBack(Lock& lock) {
-  static_cast<void>(lock);
   if (held_ == nullptr) return;
+  if (held_->device != nullptr) {
+    const Status released = copies_->Release(*held_->device);
+    if (status_.ok()) status_ = released;
+    copying_.push_back(std::move(held_));
+    return TakeBackCopied(lock, 2);
+  }
   Reset(*held_);
   free_.push_back(std::move(held_));
+}
+
+/// Takes back batches that the device has read; waits until at most `most` are left.
+void LoaderCore::TakeBackCopied(Lock& lock, std::size_t most) {
+  while (!copying_.empty()) {
+    const Event& copied = copying_.front()->device->copied;
+    if (copying_.size() > most) {
+      const Unlocked unlocked(*this, lock);
+      const Status waited = copied.Wait();
+      if (status_.ok()) status_ = waited;
+    } else if (const StatusOr<bool> done = copied.Done(); done.ok() && !*done) {
+      return;
+    }
+    copies_->PutBack(std::move(copying_.front()->device));
+    Reset(*copying_.front());
+    free_.push_back(std::move(copying_.front()));
+    copying_.pop_front();
+  }
+}
+
+/// Copies the batch that is handed out if it was not yet, and begins with the one behind it.
+Status LoaderCore::CopyToDevice(Lock& lock) {
+  BatchWork* next = in_flight_.empty() ? nullptr : in_flight_.front().get();
+  if (next != nullptr && (next->stage != Stage::kReady || !next->status.ok() || next->is_copied)) {
+    next = nullptr;
+  }
+  // From here on no thread gives it up.
+  if (next != nullptr) next->is_copied = true;
+  const Unlocked unlocked(*this, lock);
+  if (held_->device == nullptr) {
+    AIT_ASSIGN_OR_RETURN(held_->device, copies_->Start(held_->batch));
+  }
+  AIT_RETURN_IF_ERROR(copies_->HandOut(*held_->device));
+  if (next == nullptr) return OkStatus();
+  StatusOr<std::unique_ptr<DeviceSet>> set = copies_->Start(next->batch);
+  if (set.ok()) {
+    next->device = *std::move(set);
+  } else {
+    next->status = set.status();
+  }
+  return OkStatus();
 }
 
 /// Counts and lists the bad samples of a batch that is to be delivered.
@@ -263,7 +331,13 @@ Status LoaderCore::Restore(const DatasetState& state, std::span<const DatasetSta
   halted_.store(true, std::memory_order_relaxed);
   ready_cv_.wait(lock, [&] { return active_ == 0; });
   TakeBack(lock);
+  TakeBackCopied(lock, 0);
+  if (copies_ != nullptr) {
+    const Status waited = copies_->Wait();
+    if (!waited.ok()) return waited;
+  }
   for (std::unique_ptr<BatchWork>& work : in_flight_) {
+    if (work->device != nullptr) copies_->PutBack(std::move(work->device));
     Reset(*work);
     free_.push_back(std::move(work));
   }

@@ -41,12 +41,13 @@ struct Activity {
 
 class LoaderCore {
  public:
+  /// `gpus`, where there are some, are those that `options.memory` is pinned for.
   LoaderCore(std::shared_ptr<const BatchPlan> plan,
              std::vector<std::shared_ptr<const SampleSource>> sources, LoaderOptions options,
-             int threads);
+             int threads, std::shared_ptr<DeviceRuntime> gpus);
   ~LoaderCore();
 
-  /// Opens the log of bad samples and tries the plan.
+  /// Opens the log of bad samples and the device, and tries the plan.
   Status Open();
 
   const DataBatch* Next();
@@ -85,10 +86,13 @@ class LoaderCore {
   };
 
   // Consumer (loader_core.cc).
+  const DataBatch* NextLocked(Lock& lock);
   Status StartThreads();
   BatchWork* WaitForBatch(Lock& lock);
   std::size_t FindDeliverable() const;
   void TakeBack(Lock& lock);
+  void TakeBackCopied(Lock& lock, std::size_t most);
+  Status CopyToDevice(Lock& lock);
   Status Commit(BatchWork& work);
   void Delivered(const BatchWork& work);
   void AdaptDepth(bool waited);
@@ -109,12 +113,14 @@ class LoaderCore {
   void SetCharge(BatchWork& work, std::int64_t charge);
   void SetActual(BatchWork& work, std::int64_t actual);
   void MakeRoomInPool(std::int64_t bytes);
+  std::int64_t Limit() const;
   void WakeThreads();
 
   // Work on one batch, without the mutex (loader_work.cc).
   void Run(Lock& lock, const Task& task, Activity& activity);
   void Read(BatchWork& work, const ReadGroup& group);
   void TransformSamples(BatchWork& work, Activity& activity);
+  void Grown(BatchWork& work);
   void TransformOne(const PlannedSample& planned, SampleRead& read) const;
   void Collate(Lock& lock, BatchWork& work, Activity& activity);
   Status CollateUnlocked(BatchWork& work);
@@ -133,14 +139,16 @@ class LoaderCore {
   const std::int64_t budget_bytes_;
   const ait::Collate collate_;
   std::set<SampleId> excluded_;
-  int forks_ = 0;
-  Device device_;  // current one of the creator, for the threads
-  std::shared_ptr<DeviceRuntime> gpus_;
+  const int forks_;
+  const std::shared_ptr<DeviceRuntime> gpus_;
+  Device device_;  // that the threads have as their current one
 
   // Of the consumer alone.
   Status status_;
   DatasetState state_;
   std::unique_ptr<BatchWork> held_;  // with the caller
+  std::unique_ptr<DeviceCopies> copies_;
+  std::deque<std::unique_ptr<BatchWork>> copying_;  // taken back, but still read by the device
   BadSampleBudget bad_budget_;
   std::optional<BadSampleLog> bad_log_;
   std::set<std::array<std::int64_t, 4>> counted_;  // bad ones: {source, epoch, position, attempt}
@@ -161,6 +169,8 @@ class LoaderCore {
   std::int64_t charged_ = 0;
   std::int64_t actual_ = 0;
   double ratio_ = 0;  // most bytes of a batch by its estimate; 0: not known yet
+  std::atomic<std::int64_t> largest_ = 0;  // most bytes of a sample before and after a transform
+  double transformed_ratio_ = 0;           // the same of its samples once they are transformed
   DatasetState planned_to_;
   std::vector<DatasetState> skip_;              // delivered before, and not planned yet
   std::map<std::int64_t, DatasetState> ahead_;  // delivered beyond state_, by number

@@ -19,6 +19,7 @@ std::string_view Name(Stage stage) {
 void LoaderCore::Work(int thread) {
   Activity& activity = *activities_[static_cast<std::size_t>(thread)];
   Status bound = options_.cpus.empty() ? OkStatus() : BindThisThread(options_.cpus);
+  // What a thread pins belongs to the context of its current device.
   if (bound.ok() && gpus_ != nullptr && gpus_->count() > 0) bound = gpus_->SetCurrent(device_);
   Lock lock(mutex_);
   if (!bound.ok() && thread_status_.ok()) {
@@ -199,13 +200,13 @@ bool LoaderCore::Admit(BatchWork& work) {
 /// Raises the charge of a batch to `need`. False if there is no room; it then knows what it needs.
 bool LoaderCore::Grow(BatchWork& work, std::int64_t need) {
   const std::int64_t extra = need - work.charge.load(std::memory_order_relaxed);
-  if (extra > 0 && charged_ + extra > budget_bytes_) {
+  if (extra > 0 && charged_ + extra > Limit()) {
     work.need = std::max(work.need, need);
     if (!IsOldest(work)) return false;
-    GiveUpYoungest(work, budget_bytes_ - extra);
+    GiveUpYoungest(work, Limit() - extra);
     // What is larger than the budget goes on alone.
     const bool is_alone = charged_ == work.charge.load(std::memory_order_relaxed);
-    if (charged_ + extra > budget_bytes_ && !is_alone) return false;
+    if (charged_ + extra > Limit() && !is_alone) return false;
   }
   if (extra > 0) SetCharge(work, need);
   return true;
@@ -214,11 +215,11 @@ bool LoaderCore::Grow(BatchWork& work, std::int64_t need) {
 /// Whether a batch may transform one more sample.
 bool LoaderCore::MayGoOn(BatchWork& work) {
   if (!work.is_parked.load(std::memory_order_relaxed)) return true;
-  if (charged_ > budget_bytes_) {
+  if (charged_ > Limit()) {
     if (!IsOldest(work)) return false;
-    GiveUpYoungest(work, budget_bytes_);
+    GiveUpYoungest(work, Limit());
     const bool is_alone = charged_ == work.charge.load(std::memory_order_relaxed);
-    if (charged_ > budget_bytes_ && !is_alone) return false;
+    if (charged_ > Limit() && !is_alone) return false;
   }
   work.is_parked.store(false, std::memory_order_relaxed);
   return true;
@@ -255,6 +256,7 @@ void LoaderCore::Reset(BatchWork& work) {
   work.bad.clear();
   work.stand_ins = 0;
   work.bytes_read = 0;
+  work.bytes_transformed = 0;
   work.need = 0;
   work.is_repaired = false;
   work.is_copied = false;
@@ -272,14 +274,21 @@ void LoaderCore::SetCharge(BatchWork& work, std::int64_t charge) {
 }
 
 void LoaderCore::SetActual(BatchWork& work, std::int64_t actual) {
-  actual_ += actual - work.actual;
-  work.actual = actual;
+  actual_ += actual - work.actual.load(std::memory_order_relaxed);
+  work.actual.store(actual, std::memory_order_relaxed);
   statistics_.peak_bytes = std::max(statistics_.peak_bytes, actual_ + pool_.size_bytes());
+}
+
+/// What may be charged: the budget without what the threads hold while they transform, which is
+/// counted only afterwards.
+std::int64_t LoaderCore::Limit() const {
+  const std::int64_t apart = largest_.load(std::memory_order_relaxed) * std::max(thread_count_, 1);
+  return budget_bytes_ - std::min(apart, budget_bytes_ / 4);
 }
 
 /// Gives free buffers back until `bytes` more fit.
 void LoaderCore::MakeRoomInPool(std::int64_t bytes) {
-  pool_.Trim(budget_bytes_ - actual_ - bytes, trash_);
+  pool_.Trim(Limit() - actual_ - bytes, trash_);
 }
 
 }  // namespace internal

@@ -45,15 +45,13 @@ class LoaderCore::Builder final : public BatchBuilder {
   void Drop(std::string_view field) override { dropped_.emplace_back(field); }
   const std::vector<std::string>& dropped() const { return dropped_; }
   std::int64_t bytes() const { return bytes_; }
-  /// There was no room, or the loader stops.
-  bool is_refused() const { return is_refused_; }
 
  private:
   StatusOr<HostBuffer> Take(std::size_t bytes) {
     if (bytes == 0) return HostBuffer();
     const std::int64_t samples = work_.size.load(std::memory_order_relaxed);
     Lock lock(core_.mutex_);
-    is_refused_ = true;
+    work_.is_refused = true;
     if (core_.IsHalted()) return AbortedError("the loader stops");
     std::optional<HostBuffer> found = core_.pool_.Take(bytes);
     const auto size = static_cast<std::int64_t>(found ? found->size_bytes() : bytes);
@@ -61,7 +59,7 @@ class LoaderCore::Builder final : public BatchBuilder {
       if (found) core_.pool_.Put(*std::move(found));
       return AbortedError("no room for ", bytes, " bytes more in the budget of the loader now");
     }
-    is_refused_ = false;
+    work_.is_refused = false;
     if (!found) core_.MakeRoomInPool(size);
     bytes_ += size;
     core_.SetActual(work_, samples + bytes_);
@@ -75,7 +73,6 @@ class LoaderCore::Builder final : public BatchBuilder {
   BatchWork& work_;
   std::vector<std::string> dropped_;
   std::int64_t bytes_ = 0;
-  bool is_refused_ = false;
 };
 
 /// Does a task and what follows from it for the same batch. `lock` is held before and after.
@@ -115,8 +112,11 @@ void LoaderCore::Run(Lock& lock, const Task& task, Activity& activity) {
       SetCharge(work, size);
       work.is_parked.store(true, std::memory_order_relaxed);
     }
-    MakeRoomInPool(size - work.actual);
-    SetActual(work, size);
+    const auto expected =
+        static_cast<std::int64_t>(static_cast<double>(work.estimate) * transformed_ratio_);
+    const std::int64_t actual = std::clamp(expected, size, std::max(size, work.charge.load()));
+    MakeRoomInPool(actual - work.actual.load());
+    SetActual(work, actual);
     work.stage = Stage::kTransforming;
     if (!options_.transform) {
       work.done.store(work.reads.size(), std::memory_order_relaxed);
@@ -186,23 +186,36 @@ void LoaderCore::TransformSamples(BatchWork& work, Activity& activity) {
       const std::int64_t before = read.sample.size_bytes();
       TransformOne(work.planned.samples[work.slots[i]], read);
       const std::int64_t grown = read.sample.size_bytes() - before;
-      const std::int64_t size = work.size.fetch_add(grown, std::memory_order_relaxed) + grown;
-      if (size > work.charge.load(std::memory_order_relaxed)) {
-        // It is there already, so it is charged; and if that is too much, the batch goes no further.
-        const Lock lock(mutex_);
-        const std::int64_t now = work.size.load(std::memory_order_relaxed);
-        if (now > work.charge.load(std::memory_order_relaxed)) {
-          if (!Grow(work, now)) {
-            SetCharge(work, now);
-            work.is_parked.store(true, std::memory_order_relaxed);
-          }
-          MakeRoomInPool(now - work.actual);
-          SetActual(work, now);
-        }
+      const std::int64_t both = 2 * before + grown;
+      if (both > largest_.load(std::memory_order_relaxed)) {
+        largest_.store(both, std::memory_order_relaxed);
       }
+      const std::int64_t size = work.size.fetch_add(grown, std::memory_order_relaxed) + grown;
+      if (size > work.actual.load(std::memory_order_relaxed)) Grown(work);
     }
     work.done.fetch_add(1);
   }
+}
+
+/// Counts what the samples of a batch have become, which is more than was thought. It is there
+/// already, so it is charged; and if that is too much, the batch goes no further.
+void LoaderCore::Grown(BatchWork& work) {
+  std::vector<HostBuffer> trash;
+  Lock lock(mutex_);
+  const std::int64_t size = work.size.load(std::memory_order_relaxed);
+  const std::int64_t before = work.actual.load(std::memory_order_relaxed);
+  if (size <= before) return;
+  if (!Grow(work, size)) {
+    SetCharge(work, size);
+    work.is_parked.store(true, std::memory_order_relaxed);
+  }
+  // A little more than it is, so that not every sample comes here.
+  const std::int64_t actual =
+      std::min(size + size / 8, work.charge.load(std::memory_order_relaxed));
+  MakeRoomInPool(actual - before);
+  SetActual(work, actual);
+  trash.swap(trash_);
+  lock.unlock();
 }
 
 /// Runs the transform; what it throws becomes the status of the sample.
@@ -309,7 +322,10 @@ Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
     // Counting them will end the data.
     if (static_cast<std::int64_t>(work.bad.size()) > policy.max_bad_samples) return OkStatus();
   }
-  if (IsHalted()) return AbortedError("the loader stops");
+  if (IsHalted()) {
+    work.is_refused = true;
+    return AbortedError("the loader stops");
+  }
   return DataLossError("none of ", kMostAttempts, " other samples of ", source.name(),
                        " can stand in for sample ", planned.id, " of epoch ", planned.epoch,
                        "; too many are bad or excluded");
@@ -338,9 +354,11 @@ void LoaderCore::KeepOwn(BatchWork& work) {
 Status LoaderCore::CollateUnlocked(BatchWork& work) {
   const std::size_t count = work.reads.size();
   DataBatch& batch = work.batch;
+  work.is_refused = false;
   batch.weights.resize(count);
   if (!work.is_repaired) AIT_RETURN_IF_ERROR(Repair(work));
   work.is_repaired = true;
+  work.bytes_transformed = work.size.load(std::memory_order_relaxed);
   const bool is_delivered =
       static_cast<std::int64_t>(work.bad.size()) <= options_.bad_samples.max_bad_samples;
   batch.samples.resize(count);
@@ -368,9 +386,7 @@ Status LoaderCore::CollateUnlocked(BatchWork& work) {
     for (std::size_t i = 0; i < count; ++i) {
       std::swap(batch.samples[work.slots[i]], work.reads[i].sample);
     }
-    if (status.code() == StatusCode::kAborted && !builder.is_refused()) {
-      return InternalError("the collate function says of itself: ", Message(status));
-    }
+
     return status;
   }
   const std::int64_t peak = work.size.load(std::memory_order_relaxed) + builder.bytes();
@@ -399,13 +415,15 @@ void LoaderCore::Collate(Lock& lock, BatchWork& work, Activity& activity) {
     work.batch.arrays.clear();
     SetActual(work, work.size.load(std::memory_order_relaxed));
     MakeRoomInPool(0);
-    if (status.code() == StatusCode::kAborted) return;  // no room, or the end
+    if (work.is_refused) return;
     work.status = status;
   }
   const std::int64_t size = work.size.load(std::memory_order_relaxed);
   const auto peak = static_cast<double>(work.peak.load(std::memory_order_relaxed));
-  ratio_ = std::max(
-      {1.0, ratio_ * 0.999, peak / static_cast<double>(std::max<std::int64_t>(work.estimate, 1))});
+  const auto transformed = static_cast<double>(work.bytes_transformed);
+  const auto estimate = static_cast<double>(std::max<std::int64_t>(work.estimate, 1));
+  transformed_ratio_ = std::max(transformed_ratio_ * 0.999, transformed / estimate);
+  ratio_ = std::max({1.0, ratio_ * 0.999, peak / estimate});
   work.batch.planned.swap(work.planned.samples);
   work.stage = Stage::kReady;
   ++ready_;

@@ -15,6 +15,7 @@ list(APPEND _sources
   loader/data_batch.cc
   loader/data_loader.cc
   loader/io_experiment.cc
+  loader/device_copies.cc
   loader/loader_core.cc
   loader/loader_schedule.cc
   loader/loader_statistics.cc
