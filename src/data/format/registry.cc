@@ -70,9 +70,9 @@ StatusOr<const internal::ShardFormat*> Guess(const StoredObject& object) {
 }  // namespace
 
 StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions& options,
-                                           std::shared_ptr<const StoredObject> index) {
-  const internal::ShardFormat* format = Named(options.format);
+                                                 const ShardOptions& options,
+                                                 std::shared_ptr<const StoredObject> index) {
+  const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
   if (options.format.empty()) {
     AIT_ASSIGN_OR_RETURN(format, Guess(*object));
   }

@@ -14,8 +14,8 @@ list(APPEND _sources
   loader/collate.cc
   loader/data_batch.cc
   loader/data_loader.cc
-  loader/io_experiment.cc
   loader/device_copies.cc
+  loader/io_experiment.cc
   loader/loader_core.cc
   loader/loader_schedule.cc
   loader/loader_statistics.cc

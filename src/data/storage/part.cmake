@@ -11,6 +11,7 @@ list(APPEND _sources
   storage/aws_credentials.cc
   storage/block_pool.cc
   storage/file_facts.cc
+  storage/instance_credentials_json.cc
   storage/local_choice.cc
   storage/local_file.cc
   storage/local_list.cc
@@ -18,7 +19,6 @@ list(APPEND _sources
   storage/mapped_file.cc
   storage/pool_stream.cc
   storage/read_pool.cc
-  storage/instance_credentials_json.cc
   storage/read_stream.cc
   storage/read_together.cc
   storage/retry.cc
