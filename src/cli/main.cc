@@ -13,11 +13,12 @@
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/hang.h"
+#include "cli/inspect.h"
 #include "cli/pack.h"
 #include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/run.h"
-#include "cli/stage.h"
+#include "cli/shards.h"
 #include "cli/topo.h"
 
 namespace ait::cli {
@@ -31,9 +32,11 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"bench", "measure collectives, or the memory and its nodes", RunBench},
+    {"convert", "write samples of one format as shards of another", RunConvert},
     {"doctor", "tell what is wrong with the network of a run before it starts", RunDoctor},
     {"hang", "tell from the ranks' records why a run hung or failed", RunHang},
-    {"pack", "turn text files into a corpus for training", RunPack},
+    {"inspect", "tell what a file or directory of samples holds, and what is damaged", RunInspect},
+    {"pack", "turn text into a corpus for training, or many files into few shards", RunPack},
     {"plan", "tell how much memory a training run will take", RunPlan},
     {"run", "start a program as the ranks of one run", RunRun},
     {"stage", "copy a data set to a local disk before a run", RunStage},

@@ -6,10 +6,12 @@
 #include <cxxopts.hpp>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ait/data/pack.h"
 #include "cli/program.h"
+#include "cli/shards.h"
 
 namespace ait::cli {
 namespace {
@@ -40,7 +42,11 @@ int Pack(const std::vector<std::string>& files, const PackOptions& options) {
 }  // namespace
 
 int RunPack(int argc, char** argv) {
-  cxxopts::Options options("ait pack", "Turns text files into a corpus for TokenDataset.\n");
+  if (argc > 1 && std::string_view(argv[1]) == "files") return RunPackFiles(argc, argv);
+  cxxopts::Options options(
+      "ait pack",
+      "Turns text files into a corpus for TokenDataset; 'ait pack files --help' tells of folders "
+      "of other files.\n");
   options.custom_help("text FILE... --out DIR [OPTION...]");
   const std::string shard_tokens = std::to_string(PackOptions().shard_tokens);
   options.add_options()  //
@@ -59,7 +65,7 @@ int RunPack(int argc, char** argv) {
     // Not a value of cxxopts, which would split names at commas.
     std::vector<std::string> words = parsed.unmatched();
     if (words.empty() || words.front() != "text") {
-      return FailUsage("pack", "the first word says what is packed, and must be 'text'");
+      return FailUsage("pack", "the first word says what is packed, and must be 'text' or 'files'");
     }
     words.erase(words.begin());
     if (words.empty()) return FailUsage("pack", "no files to pack");
