@@ -124,7 +124,6 @@ HttpReply ListObjects(const HttpFaultServerOptions& options, const ServedObjects
   root.insert(0, 1, '/');
   root.push_back('/');
   std::string after = query["continuation-token"];
-  if (!after.empty()) after = DecodePercent(after);
   std::string contents, next;
   int count = 0;
   for (const auto& [path, bytes] : objects.objects) {
@@ -150,7 +149,7 @@ HttpReply ListObjects(const HttpFaultServerOptions& options, const ServedObjects
   if (encodes) body += "<EncodingType>url</EncodingType>";
   body += next.empty() ? "<IsTruncated>false</IsTruncated>"
                        : "<IsTruncated>true</IsTruncated><NextContinuationToken>" +
-                             XmlEscape(UrlEncode(next)) + "</NextContinuationToken>";
+                             XmlEscape(next) + "</NextContinuationToken>";
   return {.headers = {{"Content-Type", "application/xml"}},
           .body = body + contents + "</ListBucketResult>"};
 }
@@ -164,6 +163,10 @@ HttpReply Upload(ServedObjects& objects, const std::string& path, const HttpSeen
                     "</UploadId></InitiateMultipartUploadResult>"};
   }
   if (!query.contains("uploadId")) {
+    if (seen.method == "DELETE") {
+      objects.objects.erase(path);
+      return {.status = 204};
+    }
     objects.objects[path] = seen.body;
     return {.headers = {{"ETag", Md5Etag(seen.body)}}};
   }
@@ -176,8 +179,8 @@ HttpReply Upload(ServedObjects& objects, const std::string& path, const HttpSeen
   if (seen.method == "POST") {
     std::string whole;
     for (const auto& [number, part] : upload->second) {
-      const std::string listed = "<PartNumber>" + std::to_string(number) + "</PartNumber><ETag>" +
-                                 XmlEscape(Md5Etag(part)) + "</ETag>";
+      std::string listed = "<PartNumber>" + std::to_string(number) + "</PartNumber><ETag>";
+      listed += Md5Etag(part) + "</ETag>";
       if (seen.body.find(listed) == std::string::npos) return S3Error(400, "InvalidPart");
       whole += part;
     }

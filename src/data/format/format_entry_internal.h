@@ -26,7 +26,7 @@ struct ShardFormat {
   /// How sure the format is that a file is of it: 0 not at all, 1 by its name, 2 by its magic.
   /// `head` holds its first bytes, at most 4096.
   int (*match)(std::string_view url, std::span<const std::byte> head);
-  StatusOr<std::unique_ptr<Shard>> (*open)(std::shared_ptr<const StoredObject> object,
+  StatusOr<std::unique_ptr<ShardReader>> (*open)(std::shared_ptr<const StoredObject> object,
                                            const ShardOptions& options,
                                            std::shared_ptr<const StoredObject> index);
   /// nullptr: only read.

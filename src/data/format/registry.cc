@@ -61,7 +61,7 @@ std::string AllNames() {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Shard>> OpenShard(std::shared_ptr<const StoredObject> object,
+StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
                                            const ShardOptions& options,
                                            std::shared_ptr<const StoredObject> index) {
   const internal::ShardFormat* format = Named(options.format);

@@ -12,7 +12,7 @@ namespace {
 // it; one that lies over the border of two is put together in memory of its own.
 class ExtentStream final : public SampleStream {
  public:
-  ExtentStream(const Shard& shard, std::unique_ptr<ObjectStream> blocks, std::int64_t begin)
+  ExtentStream(const ShardReader& shard, std::unique_ptr<ObjectStream> blocks, std::int64_t begin)
       : shard_(shard), blocks_(std::move(blocks)), block_begin_(begin) {}
 
   StatusOr<bool> Next(Sample& sample) override {
@@ -59,7 +59,7 @@ class ExtentStream final : public SampleStream {
     return ByteView(bytes, std::move(joined));
   }
 
-  const Shard& shard_;
+  const ShardReader& shard_;
   std::unique_ptr<ObjectStream> blocks_;
   ByteView block_;
   std::int64_t block_begin_;
@@ -68,7 +68,7 @@ class ExtentStream final : public SampleStream {
 
 }  // namespace
 
-StatusOr<Sample> Shard::ReadRecord(std::int64_t record) const {
+StatusOr<Sample> ShardReader::ReadRecord(std::int64_t record) const {
   if (record < 0 || record >= record_count()) {
     return OutOfRangeError(object().info().url, " has no record ", record, " but ", record_count());
   }
@@ -83,7 +83,7 @@ StatusOr<Sample> Shard::ReadRecord(std::int64_t record) const {
   return sample;
 }
 
-StatusOr<std::unique_ptr<SampleStream>> Shard::Stream(const StreamOptions& options) const {
+StatusOr<std::unique_ptr<SampleStream>> ShardReader::Stream(const StreamOptions& options) const {
   StreamOptions range = options;
   range.offset_bytes = 0;
   range.length_bytes = 0;

@@ -1,12 +1,19 @@
 # Where data lies: files, web servers, object stores.
 list(APPEND _headers
+  storage/aws_credentials.h
   storage/http_storage.h
   storage/retry.h
+  storage/s3_storage.h
+  storage/sigv4.h
   storage/storage.h)
 list(APPEND _sources
+  storage/aws_credentials.cc
   storage/block_pool.cc
+  storage/instance_credentials_json.cc
   storage/read_stream.cc
   storage/retry.cc
+  storage/s3_xml.cc
+  storage/sigv4.cc
   storage/storage.cc
   storage/uri.cc)
 if(AIT_HAVE_CURL)
@@ -14,9 +21,13 @@ if(AIT_HAVE_CURL)
     storage/curl_transfer.cc
     storage/http_client.cc
     storage/http_storage.cc
+    storage/instance_credentials.cc
     storage/range_call.cc
     storage/remote_object.cc
-    storage/remote_stream.cc)
+    storage/remote_stream.cc
+    storage/s3_service.cc
+    storage/s3_storage.cc
+    storage/s3_upload.cc)
   list(APPEND _private third_party::curl)
 else()
   list(APPEND _sources storage/no_http.cc)

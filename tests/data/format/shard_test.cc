@@ -14,7 +14,7 @@ namespace ait {
 namespace {
 
 // Words of a text, each a record; the third is bad if asked for.
-class Words final : public Shard {
+class Words final : public ShardReader {
  public:
   Words(const std::string& text, std::vector<RecordExtent> words, std::int64_t bad = -1)
       : object_(MemoryObject("words", ByteView::Copy(text))), words_(std::move(words)), bad_(bad) {}

@@ -30,7 +30,7 @@ namespace ait::inline v0 {
 /// `index` is given and fits, else from the file (docs/data-formats.md says how much of it).
 /// **Errors.** InvalidArgument: no known format, or a field that makes no sense; DataLoss:
 /// truncated or damaged; Unimplemented: a variant that is not read; those of the object.
-StatusOr<std::unique_ptr<Shard>> OpenShard(std::shared_ptr<const StoredObject> object,
+StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
                                            const ShardOptions& options = {},
                                            std::shared_ptr<const StoredObject> index = nullptr);
 

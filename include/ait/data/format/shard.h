@@ -50,9 +50,9 @@ class SampleStream {
   virtual StatusOr<bool> Next(Sample& sample) = 0;
 };
 
-class Shard {
+class ShardReader {
  public:
-  virtual ~Shard() = default;
+  virtual ~ShardReader() = default;
 
   /// "webdataset", "tfrecord", "mds", …
   virtual std::string_view format() const = 0;
