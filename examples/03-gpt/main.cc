@@ -10,6 +10,7 @@
 
 #include "ait/checkpoint/weights.h"
 #include "ait/comm/world.h"
+#include "ait/data/loader/io_experiment.h"
 #include "ait/data/token_dataset.h"
 #include "ait/launch/error_file.h"
 #include "ait/optim/adam.h"
@@ -80,14 +81,16 @@ ait::Status Train(const Options& options) {
                         .progress = ait::ProgressTo(STDERR_FILENO),
                         .steps_per_epoch = static_cast<double>(data.sample_count()) /
                                            static_cast<double>(config.batch * all.size().value()),
-                        .progress_fraction = used});
+                        .progress_fraction = used,
+                        .data_wait = [&data] { return data.TakeWait().wait; }});
+  ait::IoExperiment<ait::TokenBatch> experiment({}, [&data] { return data.Next(); });
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, Interrupt);
 
   while (!trainer.done()) {
     AIT_ASSIGN_OR_RETURN(progress, OfRankZero(all, used()));
     if (progress >= 1) break;
     if (interrupted) trainer.RequestStop();
-    const ait::TokenBatch* batch = data.Next();
+    const ait::TokenBatch* batch = options.io_experiment ? experiment.Next() : data.Next();
     if (batch == nullptr) return data.status();
     auto step = trainer.Step(*batch, [&](const ait::TokenBatch& b) {
       const ait::Autocast autocast(options.bf16 ? ait::DType::kBFloat16 : ait::DType::kFloat32);
@@ -98,7 +101,10 @@ ait::Status Train(const Options& options) {
     summary.Add(step->metrics, batch->global_rows * batch->sequence_length);
   }
   AIT_RETURN_IF_ERROR(trainer.Save());
-  if (all.rank() == ait::Rank(0)) summary.Print(options.out);
+  if (all.rank() == ait::Rank(0)) {
+    summary.Print(options.out);
+    if (options.io_experiment) std::printf("data: %s\n", ToText(experiment.report()).c_str());
+  }
   return ait::OkStatus();
 }
 

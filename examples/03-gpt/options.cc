@@ -14,7 +14,8 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
         problem,
         "\nusage: gpt train    [--data DIR] [--out DIR] [--minutes M] "
         "[--steps N] [--size tiny|quickstart|A|B] [--lr X] [--seed N] [--bf16 0|1] "
-        "[--transport auto|shm|gloo|hierarchical] [--compress none|bf16|int8|topk|powersgd]\n      "
+        "[--transport auto|shm|gloo|hierarchical] [--compress none|bf16|int8|topk|powersgd] "
+        "[--io-experiment 0|1]\n      "
         " gpt generate [--weights FILE] [--prompt "
         "TEXT] [--tokens N] [--temperature X] "
         "[--size …] [--seed N]");
@@ -45,6 +46,8 @@ ait::StatusOr<Options> Options::Parse(int argc, char** argv) {
         options.transport = value;
       else if (name == "--bf16")
         options.bf16 = value == "1";
+      else if (name == "--io-experiment")
+        options.io_experiment = value == "1";
       else if (name == "--steps")
         options.steps = std::stoll(value);
       else if (name == "--tokens")

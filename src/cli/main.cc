@@ -17,6 +17,7 @@
 #include "cli/plan.h"
 #include "cli/program.h"
 #include "cli/run.h"
+#include "cli/stage.h"
 #include "cli/topo.h"
 
 namespace ait::cli {
@@ -35,6 +36,7 @@ constexpr Subcommand kSubcommands[] = {
     {"pack", "turn text files into a corpus for training", RunPack},
     {"plan", "tell how much memory a training run will take", RunPlan},
     {"run", "start a program as the ranks of one run", RunRun},
+    {"stage", "copy a data set to a local disk before a run", RunStage},
     {"topo", "show CPUs, memory and limits, and how ranks would share them", RunTopo},
 };
 

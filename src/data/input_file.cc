@@ -10,6 +10,7 @@
 
 #include "ait/data/crc32c.h"
 #include "data/input_file_internal.h"
+#include "data/storage/local_file_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -22,6 +23,13 @@ StatusOr<InputFile> InputFile::Open(const std::string& path) {
   if (::fstat(fd.get(), &info) != 0) return ErrnoError(errno, "cannot stat ", path);
   if (!S_ISREG(info.st_mode)) return InvalidArgumentError(path, " is not a regular file");
   return InputFile(path, std::move(fd), info.st_size);
+}
+
+StatusOr<std::string> InputFile::Version() const {
+  struct stat info;
+  if (::fstat(fd_.get(), &info) != 0) return ErrnoError(errno, "cannot stat ", path_);
+  AIT_ASSIGN_OR_RETURN(ObjectInfo object, InfoOf(path_, path_, info));
+  return std::move(object.version);
 }
 
 Status InputFile::ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const {

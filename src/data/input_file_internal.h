@@ -25,6 +25,9 @@ class InputFile {
   const std::string& path() const { return path_; }
   std::int64_t size_bytes() const { return size_bytes_; }
 
+  /// The version that a storage gives this file (ObjectInfo), as it is now.
+  StatusOr<std::string> Version() const;
+
   /// Fills `out` from `offset_bytes`. **Errors.** DataLoss: the file ends before.
   Status ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const;
 

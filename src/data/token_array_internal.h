@@ -6,10 +6,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "ait/base/dtype.h"
+#include "ait/data/storage/storage.h"
+#include "ait/data/token_source.h"
 #include "data/input_file_internal.h"
 
 namespace ait::inline v0 {
@@ -31,21 +36,34 @@ class TokenArray {
   TokenArray(InputFile file, std::int64_t offset_bytes, std::int64_t count, DType dtype)
       : file_(std::move(file)), offset_bytes_(offset_bytes), count_(count), dtype_(dtype) {}
 
-  const InputFile& file() const { return file_; }
+  /// The file it was made of; not after `Attach`.
+  const InputFile& file() const { return *file_; }
   std::int64_t count() const { return count_; }
   DType dtype() const { return dtype_; }
 
-  /// Reads tokens from position `first`; the caller has checked that they are there.
-  /// **Errors.** DataLoss: a token outside of 0 … vocabulary_size-1, or a file that shrank.
-  Status Read(std::int64_t first, std::span<std::int64_t> out, std::int64_t vocabulary_size) const;
+  /// From now on reads the same file through a storage. **Errors.** Those of Open; Aborted: another
+  /// file lies there now.
+  Status Attach(const Storage& storage);
 
-  /// CRC-32C of all tokens as they lie in the file.
+  /// Does reads of positions within the array, which the caller has checked to be there, together.
+  /// `scratch` holds at least 8 bytes; reads go together as far as it holds what they read. After
+  /// `Attach`. **Errors.** Of each read: DataLoss: a token
+  /// outside of 0 … vocabulary_size-1, or a file that shrank; Aborted: a file that changed.
+  void ReadMany(std::span<TokenRead* const> reads, std::int64_t vocabulary_size,
+                std::span<std::byte> scratch) const;
+
+  /// CRC-32C of all tokens as they lie in the file. Before `Attach`.
   StatusOr<std::uint32_t> Crc32c() const {
-    return Crc32cOfFile(file_, offset_bytes_, count_ * SizeOf(dtype_));
+    return Crc32cOfFile(*file_, offset_bytes_, count_ * SizeOf(dtype_));
   }
 
  private:
-  InputFile file_;
+  Status Widen(std::span<const std::byte> narrow, std::int64_t first, std::span<std::int64_t> out,
+               std::int64_t vocabulary_size) const;
+  void ReadLong(TokenRead& read, std::int64_t vocabulary_size, std::span<std::byte> scratch) const;
+
+  std::optional<InputFile> file_;
+  std::shared_ptr<const StoredObject> object_;
   std::int64_t offset_bytes_;
   std::int64_t count_;
   DType dtype_;

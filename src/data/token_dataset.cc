@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ait/base/clock.h"
 #include "data/batch_pipeline_internal.h"
 #include "data/mix_internal.h"
+#include "data/plan/part_of_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -33,6 +36,11 @@ Status CheckOptions(const TokenDatasetOptions& options) {
                                 " is not between the world size ", options.shard.size, " and ",
                                 kMost, ": every rank needs at least one sample");
   }
+  if (options.order == SampleOrder::kBlockShuffled || options.last_batch == LastBatch::kPad) {
+    return InvalidArgumentError(
+        "a token dataset knows neither a shuffle by blocks nor padding of the last batch: it takes "
+        "kShuffled or kSequential, and kShort or kDrop");
+  }
   if (options.epochs < 1) {
     return InvalidArgumentError("epochs is ", options.epochs, ", at least 1 is needed");
   }
@@ -52,32 +60,6 @@ std::int64_t MultiplySaturating(std::int64_t a, std::int64_t b) {
   std::int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max()
                                                 : product;
-}
-
-// The rows of one rank within a batch.
-struct RowRange {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-// Splits `rows` into contiguous parts that differ by at most one. Which ranks get one more goes
-// round with the position of the batch in the whole run, so that the totals of the ranks do not
-// drift apart.
-RowRange PartOf(const Shard& shard, std::int64_t rows, std::int64_t position_mod_size) {
-  const std::int64_t size = shard.size.value();
-  const std::int64_t rank = shard.rank.value();
-  const std::int64_t base = rows / size;
-  const std::int64_t extra = rows % size;
-  // Ranks position, position+1, … position+extra-1 (mod size) get one more; count those below `r`.
-  const auto extra_below = [&](std::int64_t r) {
-    const std::int64_t last = position_mod_size + extra;
-    const std::int64_t direct = std::clamp<std::int64_t>(r - position_mod_size, 0,
-                                                         std::min(last, size) - position_mod_size);
-    const std::int64_t wrapped =
-        std::clamp<std::int64_t>(r, 0, std::max<std::int64_t>(last - size, 0));
-    return direct + wrapped;
-  };
-  return {rank * base + extra_below(rank), (rank + 1) * base + extra_below(rank + 1)};
 }
 
 }  // namespace
@@ -134,7 +116,9 @@ class TokenDataset::Impl {
 
   const TokenBatch* Next() {
     if (!status_.ok()) return nullptr;
+    const Time begin = SystemClock().now();
     const StatusOr<internal::BatchSlot*> slot = pipeline_->Next();
+    wait_ += SystemClock().now() - begin;
     status_ = slot.ok() ? (*slot)->status : slot.status();
     if (!status_.ok()) {
       Log(options_.log, Severity::kError, "data", Message(status_));
@@ -143,6 +127,12 @@ class TokenDataset::Impl {
     if ((*slot)->is_end) return nullptr;
     state_ = (*slot)->after;
     return &(*slot)->batch;
+  }
+
+  DataWait TakeWait() {
+    const Time now = SystemClock().now();
+    return {.wait = std::exchange(wait_, Duration::zero()),
+            .elapsed = now - std::exchange(wait_since_, now)};
   }
 
   Status Restore(DatasetState state) {
@@ -188,37 +178,54 @@ class TokenDataset::Impl {
     const std::int64_t size = options_.shard.size.value();
     const std::int64_t position_mod_size =
         ((cursor_.epoch % size) * (sample_count_ % size) + cursor_.delivered) % size;
-    const RowRange range = PartOf(options_.shard, rows, position_mod_size);
+    const internal::RowRange range = internal::PartOf(options_.shard, rows, position_mod_size);
     const std::int64_t row_tokens = options_.sequence_length + 1;
     TokenBatch& batch = slot.batch;
     batch.epoch = cursor_.epoch;
     batch.global_rows = rows;
     batch.sample_ids.resize(static_cast<std::size_t>(range.end - range.begin));
     batch.tokens.resize(static_cast<std::size_t>((range.end - range.begin) * row_tokens));
+    reads_.resize(batch.sample_ids.size());
     for (std::int64_t row = range.begin; row < range.end; ++row) {
       const auto at = static_cast<std::size_t>(row - range.begin);
       const std::int64_t position = cursor_.delivered + row;
       const std::int64_t sample =
           SampleAt(cursor_.epoch + position / sample_count_, position % sample_count_);
       batch.sample_ids[at] = sample;
-      slot.status = ReadSample(sample, std::span(batch.tokens)
-                                           .subspan(at * static_cast<std::size_t>(row_tokens),
-                                                    static_cast<std::size_t>(row_tokens)));
-      if (!slot.status.ok()) {
-        slot.status = Annotate(
-            slot.status, StrCat("cannot read sample ", sample, " for rank ", options_.shard.rank));
-        return;
-      }
+      reads_[at].first = sample * options_.sequence_length;
+      reads_[at].out = std::span(batch.tokens)
+                           .subspan(at * static_cast<std::size_t>(row_tokens),
+                                    static_cast<std::size_t>(row_tokens));
     }
+    slot.status = ReadSamples(batch);
+    if (!slot.status.ok()) return;
     const std::int64_t position = cursor_.delivered + rows;
     cursor_.epoch += position / sample_count_;
     cursor_.delivered = position % sample_count_;
     slot.after = cursor_;
   }
 
-  // A source may be a class of the program, which may throw.
-  Status ReadSample(std::int64_t sample, std::span<std::int64_t> out) const try {
-    return source_->Read(sample * options_.sequence_length, out);
+  Status ReadSamples(const TokenBatch& batch) {
+    ReadAll();
+    for (std::size_t i = 0; i < reads_.size(); ++i) {
+      if (reads_[i].status.ok()) continue;
+      return Annotate(reads_[i].status, StrCat("cannot read sample ", batch.sample_ids[i],
+                                               " for rank ", options_.shard.rank));
+    }
+    return OkStatus();
+  }
+
+  // A source may be a class of the program, which may throw: then each read is done alone, so that
+  // the sample can be named.
+  void ReadAll() try { source_->ReadMany(reads_); } catch (const std::exception&) {
+    for (TokenRead& read : reads_) {
+      read.status = ReadOne(read);
+      if (!read.status.ok()) return;
+    }
+  }
+
+  Status ReadOne(const TokenRead& read) const try {
+    return source_->Read(read.first, read.out);
   } catch (const std::exception& error) {
     return InternalError("the source threw: ", error.what());
   }
@@ -237,8 +244,11 @@ class TokenDataset::Impl {
   const std::int64_t sample_count_;
   DatasetState state_;  // after what was delivered
   Status status_;
+  Duration wait_{};  // of Next, not yet told
+  Time wait_since_ = SystemClock().now();
 
   DatasetState cursor_;  // after what was read
+  std::vector<TokenRead> reads_;
   std::optional<Permutation> permutation_;
   std::int64_t permutation_epoch_ = 0;
   std::optional<internal::BatchPipeline> pipeline_;  // last: its thread uses the members above
@@ -288,6 +298,7 @@ Status TokenDataset::CheckVocabulary(std::int64_t model_vocabulary_size) const {
 }
 
 const TokenBatch* TokenDataset::Next() { return impl_->Next(); }
+DataWait TokenDataset::TakeWait() { return impl_->TakeWait(); }
 const Status& TokenDataset::status() const { return impl_->status(); }
 DatasetState TokenDataset::state() const { return impl_->state(); }
 Status TokenDataset::Restore(const DatasetState& state) { return impl_->Restore(state); }

@@ -9,11 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "ait/data/storage/local_storage.h"
 #include "data/formats_internal.h"
 #include "data/little_endian_internal.h"
 
 namespace ait::inline v0 {
 namespace {
+
+constexpr std::size_t kScratchBytes = std::size_t{1} << 16;
 
 class FileTokenSource final : public TokenSource {
  public:
@@ -30,25 +33,93 @@ class FileTokenSource final : public TokenSource {
   std::uint64_t digest() const override { return stream_.digest; }
 
   Status Read(std::int64_t first, std::span<std::int64_t> out) const override {
-    const auto count = static_cast<std::int64_t>(out.size());
-    if (first < 0 || count > token_count() || first > token_count() - count) {
-      return OutOfRangeError("cannot read ", count, " tokens from position ", first, " of ", name_,
-                             ": it has ", token_count());
+    TokenRead read = {first, out, {}};
+    ReadMany(std::span(&read, 1));
+    return read.status;
+  }
+
+  void ReadMany(std::span<TokenRead> reads) const override {
+    std::size_t bytes = 0;
+    for (TokenRead& read : reads) {
+      read.status = CheckPositions(read);
+      if (read.status.ok()) bytes += read.out.size() * sizeof(std::int64_t);
     }
-    auto shard = static_cast<std::size_t>(std::ranges::upper_bound(ends_, first) - ends_.begin());
-    while (!out.empty()) {
-      const internal::TokenArray& array = stream_.arrays[shard];
-      const std::int64_t left = ends_[shard] - first;
-      const auto part = out.first(std::min(out.size(), static_cast<std::size_t>(left)));
-      AIT_RETURN_IF_ERROR(array.Read(array.count() - left, part, stream_.vocabulary_size));
-      first += static_cast<std::int64_t>(part.size());
-      out = out.subspan(part.size());
-      ++shard;
+    if (bytes == 0) return;
+    // Not cleared, and of a size that stays in the cache.
+    bytes = std::min(bytes, kScratchBytes);
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    const std::span<std::byte> scratch(memory.get(), bytes);
+    // Those of one array go together, whatever the order they come in.
+    std::vector<Placed> placed;
+    placed.reserve(reads.size());
+    for (TokenRead& read : reads) {
+      if (!read.status.ok() || read.out.empty()) continue;
+      const auto array =
+          static_cast<std::size_t>(std::ranges::upper_bound(ends_, read.first) - ends_.begin());
+      if (ends_[array] - read.first < static_cast<std::int64_t>(read.out.size())) {
+        ReadAcross(array, read, scratch);
+      } else {
+        placed.push_back({array, &read});
+      }
     }
-    return OkStatus();
+    if (stream_.arrays.size() > 1) std::ranges::stable_sort(placed, {}, &Placed::array);
+    std::vector<TokenRead*> together;
+    for (auto begin = placed.begin(); begin != placed.end();) {
+      const std::size_t array = begin->array;
+      const auto end =
+          std::find_if(begin, placed.end(), [&](const Placed& p) { return p.array != array; });
+      ReadIn(array, std::span(begin, end), together, scratch);
+      begin = end;
+    }
   }
 
  private:
+  struct Placed {
+    std::size_t array;
+    TokenRead* read;
+  };
+
+  Status CheckPositions(const TokenRead& read) const {
+    const auto count = static_cast<std::int64_t>(read.out.size());
+    if (read.first >= 0 && count <= token_count() && read.first <= token_count() - count) {
+      return OkStatus();
+    }
+    return OutOfRangeError("cannot read ", count, " tokens from position ", read.first, " of ",
+                           name_, ": it has ", token_count());
+  }
+
+  std::int64_t BeginOf(std::size_t array) const { return array == 0 ? 0 : ends_[array - 1]; }
+
+  // Reads that lie within one array. Their positions are those in the array meanwhile.
+  void ReadIn(std::size_t array, std::span<const Placed> placed, std::vector<TokenRead*>& together,
+              std::span<std::byte> scratch) const {
+    together.clear();
+    for (const Placed& one : placed) {
+      one.read->first -= BeginOf(array);
+      together.push_back(one.read);
+    }
+    stream_.arrays[array].ReadMany(together, stream_.vocabulary_size, scratch);
+    for (const Placed& one : placed) one.read->first += BeginOf(array);
+  }
+
+  // A read that goes on in the next array, or in several.
+  void ReadAcross(std::size_t array, TokenRead& read, std::span<std::byte> scratch) const {
+    std::int64_t first = read.first;
+    std::span<std::int64_t> out = read.out;
+    while (!out.empty() && read.status.ok()) {
+      const std::int64_t left = ends_[array] - first;
+      TokenRead part = {first - BeginOf(array),
+                        out.first(std::min(out.size(), static_cast<std::size_t>(left))),
+                        {}};
+      TokenRead* const parts[] = {&part};
+      stream_.arrays[array].ReadMany(parts, stream_.vocabulary_size, scratch);
+      read.status = part.status;
+      first += static_cast<std::int64_t>(part.out.size());
+      out = out.subspan(part.out.size());
+      ++array;
+    }
+  }
+
   std::string name_;
   internal::TokenStream stream_;
   std::vector<std::int64_t> ends_;  // position after the last token of each array
@@ -107,6 +178,10 @@ StatusOr<internal::TokenStream> OpenStream(const std::string& path, Verification
 
 }  // namespace
 
+void TokenSource::ReadMany(std::span<TokenRead> reads) const {
+  for (TokenRead& read : reads) read.status = Read(read.first, read.out);
+}
+
 StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const std::string& path,
                                                        TokenSourceOptions options) {
   if (options.vocabulary_size < 0) {
@@ -121,6 +196,8 @@ StatusOr<std::unique_ptr<TokenSource>> OpenTokenSource(const std::string& path,
     return InvalidArgumentError("corpus ", path, " states a vocabulary of ", stream.vocabulary_size,
                                 ", asked for is ", options.vocabulary_size);
   }
+  AIT_ASSIGN_OR_RETURN(const auto files, LocalStorage::Create());
+  for (internal::TokenArray& array : stream.arrays) AIT_RETURN_IF_ERROR(array.Attach(*files));
   return std::make_unique<FileTokenSource>(path, std::move(stream));
 }
 

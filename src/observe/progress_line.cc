@@ -93,6 +93,9 @@ std::vector<Field> Fields(const StepMetrics& metrics) {
   // These are known or not for the whole run: "unknown" would never change.
   if (metrics.epoch)
     fields.insert(fields.begin() + 1, {10, StrCat("epoch ", Printf("%.2f", *metrics.epoch))});
+  if (metrics.data_wait) {
+    fields.push_back({8, StrCat("data ", Printf("%.1f", *metrics.data_wait * 100), "%")});
+  }
   if (metrics.remaining) fields.push_back({4, StrCat("left ", ClockText(*metrics.remaining))});
   if (metrics.skipped_steps > 0) fields.push_back({2, StrCat("skipped ", metrics.skipped_steps)});
   return fields;

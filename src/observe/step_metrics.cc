@@ -112,6 +112,7 @@ std::string ToJson(const StepMetrics& metrics) {
       {"tokens_per_second", OrNull(metrics.tokens_per_second)},
       {"step_time_ms", OrNull(In<std::milli>(metrics.step_time))},
       {"exposed_communication", OrNull(metrics.exposed_communication)},
+      {"data_wait", OrNull(metrics.data_wait)},
       {"host_memory_bytes", OrNull(host_memory)},
       {"elapsed_s", OrNull(In<std::ratio<1>>(metrics.elapsed))},
       {"remaining_s", OrNull(In<std::ratio<1>>(metrics.remaining))},
@@ -137,6 +138,7 @@ StatusOr<StepMetrics> StepMetricsFromJson(std::string_view line) {
   metrics.tokens_per_second = reader.Real("tokens_per_second");
   metrics.step_time = reader.Time<std::milli>("step_time_ms");
   metrics.exposed_communication = reader.Real("exposed_communication");
+  metrics.data_wait = reader.Real("data_wait");
   if (const auto bytes = reader.Integer("host_memory_bytes")) metrics.host_memory = Bytes(*bytes);
   metrics.elapsed = reader.Time<std::ratio<1>>("elapsed_s");
   metrics.remaining = reader.Time<std::ratio<1>>("remaining_s");

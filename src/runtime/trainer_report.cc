@@ -48,7 +48,9 @@ StepMetrics Trainer::Impl::Measure(const GradientSummary& summary, double learni
   watch.EndStep(metrics);
   if (scaler_) metrics.loss_scale = loss_scale;
   if (options.steps_per_epoch) metrics.epoch = static_cast<double>(step) / *options.steps_per_epoch;
+  const Duration data_wait = options.data_wait ? options.data_wait() : Duration::zero();
   if (step_time > Duration::zero()) {
+    if (options.data_wait) metrics.data_wait = Seconds(data_wait) / Seconds(step_time);
     metrics.tokens_per_second = static_cast<double>(summary.count) / Seconds(step_time);
     metrics.exposed_communication = Seconds(counters.exposed) / Seconds(step_time);
   }

@@ -555,5 +555,17 @@ TEST(TokenDataset, OpensFiles) {
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("101 tokens, too short")));
 }
 
+TEST(TokenDataset, TellsHowLongNextWaitedOnce) {
+  const TempDir dir;
+  WriteCountingFile(dir / "a", 1000, {.dtype = DType::kUInt16, .vocabulary_size = 1000});
+  ASSERT_OK_AND_ASSIGN(auto data, TokenDataset::Open(dir / "a", {.sequence_length = 9}));
+  EXPECT_EQ(data.TakeWait().wait, Duration::zero());
+  ASSERT_NE(data.Next(), nullptr);
+  const DataWait first = data.TakeWait();
+  EXPECT_GT(first.wait, Duration::zero());
+  EXPECT_GE(first.elapsed, first.wait);
+  EXPECT_EQ(data.TakeWait().wait, Duration::zero()) << "told already";
+}
+
 }  // namespace
 }  // namespace ait

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
+#include <random>
+#include <thread>
 
+#include "ait/data/pack.h"
 #include "data/data_test_support.h"
 #include "support/status_matchers.h"
 
@@ -102,6 +106,47 @@ TEST(OpenTokenSource, SurvivesAFileThatShrinksWhileItIsOpen) {
   ASSERT_OK_AND_ASSIGN(auto source, OpenTokenSource(directory / "a"));
   std::filesystem::resize_file(directory / "a", 1000);
   EXPECT_THAT(ReadAll(*source), StatusIs(StatusCode::kDataLoss, HasSubstr("ends at byte 1000")));
+}
+
+TEST(OpenTokenSource, ManyReadsGiveWhatSingleReadsGive) {
+  const TempDir directory;
+  WriteBytes(directory / "text", std::string(50'000, 'x') + "end");
+  ASSERT_OK(
+      PackText({directory / "text"}, {.directory = directory / "corpus", .shard_tokens = 7'001})
+          .status());
+  ASSERT_OK_AND_ASSIGN(auto source, OpenTokenSource(directory / "corpus"));
+  ASSERT_OK_AND_ASSIGN(const auto all, ReadAll(*source));
+  std::mt19937_64 random(4);
+  for (const std::size_t count : {0, 1, 3, 100, 500}) {
+    std::vector<std::vector<std::int64_t>> out(count);
+    std::vector<TokenRead> reads(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      // Within an array, across two of them and across several; longer than a chunk; none.
+      out[i].resize(random() % (i % 50 == 0 ? 40'000 : 1'500));
+      reads[i].first = static_cast<std::int64_t>(random() % (all.size() - out[i].size() + 1));
+      reads[i].out = out[i];
+    }
+    if (count > 2) reads[2].first = static_cast<std::int64_t>(all.size()) + 1;
+    source->ReadMany(reads);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i == 2) {
+        EXPECT_THAT(reads[i].status, StatusIs(StatusCode::kOutOfRange));
+        continue;
+      }
+      ASSERT_OK(reads[i].status);
+      EXPECT_TRUE(std::equal(out[i].begin(), out[i].end(), all.begin() + reads[i].first));
+    }
+  }
+}
+
+TEST(OpenTokenSource, AFileThatIsWrittenToWhileItIsOpenIsAborted) {
+  const TempDir directory;
+  WriteCountingFile(directory / "a", 5000, {.vocabulary_size = 333});
+  ASSERT_OK_AND_ASSIGN(auto source, OpenTokenSource(directory / "a"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  WriteBytes(directory / "a", ReadBytes(directory / "a"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // LocalStorageOptions
+  EXPECT_THAT(ReadAll(*source), StatusIs(StatusCode::kAborted, HasSubstr("written to")));
 }
 
 TEST(OpenTokenSource, SaysWhatAPathIsNot) {

@@ -62,6 +62,18 @@ TEST_F(GptExample, ShowsTheTimeThatIsLeft) {
   EXPECT_EQ(run.ReadUntil("left ").find("unknown"), std::string::npos);
 }
 
+TEST_F(GptExample, SaysWhatTheDataCosts) {
+  Process run = Process::Spawn(
+      {.program = AIT_PROGRAM,
+       .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", Pack(5000), "--out",
+                folder_ / "run", "--size", "tiny", "--steps", "130", "--io-experiment", "1"},
+       .timeout = std::chrono::seconds(120)});
+  run.ExpectExit(0, "data: a step takes");
+  ASSERT_OK_AND_ASSIGN(const auto metrics, ReadMetricsLog(folder_ / "run/metrics.jsonl"));
+  ASSERT_FALSE(metrics.empty());
+  EXPECT_TRUE(metrics.back().data_wait.has_value());
+}
+
 TEST_F(GptExample, InterruptsWithoutEndLoseNothing) {
   Process run = Process::Spawn(
       {.program = AIT_GPT,

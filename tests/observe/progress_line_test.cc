@@ -54,6 +54,12 @@ TEST(FormatProgress, WhatTheRunCannotKnowIsLeftOut) {
   EXPECT_TRUE(FormatProgress(metrics).ends_with("  elapsed 0:10"));
 }
 
+TEST(FormatProgress, TheWaitForDataShowsWhereItIsMeasured) {
+  StepMetrics metrics = Full();
+  metrics.data_wait = 0.0125;
+  EXPECT_TRUE(FormatProgress(metrics).ends_with("  elapsed 0:10  data 1.2%  left 1:01:23"));
+}
+
 TEST(FormatProgress, SkippedStepsShowOnceThereAreSome) {
   StepMetrics metrics = Full();
   metrics.skipped_steps = 3;

@@ -18,7 +18,7 @@ TEST(StepMetrics, UnknownIsNullInJsonNeverZero) {
   EXPECT_EQ(ToJson({.step = 7}),
             R"({"step":7,"total_steps":null,"epoch":null,"loss":null,"learning_rate":null,)"
             R"("gradient_norm":null,"tokens_per_second":null,"step_time_ms":null,)"
-            R"("exposed_communication":null,"host_memory_bytes":null,"elapsed_s":null,)"
+            R"("exposed_communication":null,"data_wait":null,"host_memory_bytes":null,"elapsed_s":null,)"
             R"("remaining_s":null,"skipped_steps":0,"loss_scale":null,"counters":{}})");
 }
 
@@ -32,6 +32,7 @@ TEST(StepMetrics, KnownValuesHaveTheirUnitInTheKey) {
                             .tokens_per_second = 1000,
                             .step_time = std::chrono::microseconds(2500),
                             .exposed_communication = 0.25,
+                            .data_wait = 0.125,
                             .host_memory = MiB(1),
                             .elapsed = std::chrono::seconds(3),
                             .remaining = std::chrono::milliseconds(1500),
@@ -42,7 +43,7 @@ TEST(StepMetrics, KnownValuesHaveTheirUnitInTheKey) {
       ToJson(metrics),
       R"({"step":2,"total_steps":10,"epoch":0.5,"loss":3.25,"learning_rate":0.125,)"
       R"("gradient_norm":1.5,"tokens_per_second":1000.0,"step_time_ms":2.5,)"
-      R"("exposed_communication":0.25,"host_memory_bytes":1048576,"elapsed_s":3.0,)"
+      R"("exposed_communication":0.25,"data_wait":0.125,"host_memory_bytes":1048576,"elapsed_s":3.0,)"
       R"("remaining_s":1.5,"skipped_steps":1,"loss_scale":65536.0,"counters":{"collectives":3,"bytes":12}})");
 }
 

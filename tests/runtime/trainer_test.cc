@@ -278,6 +278,31 @@ TEST(Trainer, TimeLeftFollowsTheFractionOfTheRunThatIsDone) {
   });
 }
 
+TEST(Trainer, TheWaitForDataIsAPartOfTheStep) {
+  ManualClock clock;
+  RunRanks(1, [&](ToyRank& rank) {
+    Duration wait = std::chrono::seconds(0);
+    Trainer trainer(
+        *rank.engine, Sgd{},
+        {.data_wait = [&] { return std::exchange(wait, Duration::zero()); }, .clock = &clock});
+    for (const double part : {0.0, 0.25, 0.0}) {
+      wait = std::chrono::milliseconds(static_cast<int>(part * 100));
+      const auto step = trainer.Step(MakeBatch(0, 5), [&](const ToyBatch& b) {
+        clock.Advance(std::chrono::milliseconds(100));
+        return rank.model.Loss(b);
+      });
+      ASSERT_OK(step);
+      EXPECT_DOUBLE_EQ(step->metrics.data_wait.value(), part);
+    }
+  });
+  RunRanks(1, [&](ToyRank& rank) {
+    Trainer trainer(*rank.engine, Sgd{});
+    const auto step = Step(trainer, rank, MakeBatch(0, 5));
+    ASSERT_OK(step);
+    EXPECT_EQ(step->metrics.data_wait, std::nullopt) << "nobody measured it";
+  });
+}
+
 TEST(Trainer, SaveGivesAllRanksTheBuffersOfRankZero) {
   const TempDir dir;
   const auto group = MakeThreadGroup(WorldSize(2), {.timeout = std::chrono::seconds(20)});

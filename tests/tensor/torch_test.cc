@@ -7,6 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "ait/memory/heap.h"
+
 namespace ait {
 namespace {
 
@@ -21,6 +23,18 @@ TEST(TensorOver, SharesTheMemory) {
 
 TEST(TensorOver, TakesAnEmptyBuffer) {
   EXPECT_EQ(TensorOver(Buffer{nullptr, 0, DType::kInt64}).numel(), 0);
+}
+
+TEST(TensorOver, SharesTheRowsOfABatch) {
+  BatchArray array{.name = "x", .dtype = DType::kFloat32, .shape = {2, 3}};
+  array.buffer = HostBuffer::Create(HeapResource::Create(), 1024).value();  // larger than its rows
+  array.buffer.As<float>()[5] = 7;
+  const at::Tensor tensor = TensorOver(array);
+  EXPECT_EQ(tensor.sizes(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(tensor.data_ptr(), array.buffer.data());
+  EXPECT_EQ(tensor[1][2].item<float>(), 7);
+  array.shape = {0, 3};
+  EXPECT_EQ(TensorOver(array).numel(), 0);
 }
 
 TEST(Tokens, InputsAndTargetsAreViewsShiftedByOne) {

@@ -7,9 +7,10 @@
 // The state is the same on all ranks and does not depend on how many there are, on the batch size,
 // or on what was read ahead: it counts what was delivered, on all ranks together.
 //
-//   std::string text = ToJson(data.state());   //
-//   {"delivered":1280,"epoch":0,"plan":"91f0…","version":1} AIT_ASSIGN_OR_RETURN(DatasetState
-//   state, DatasetStateFromJson(text)); AIT_RETURN_IF_ERROR(data.Restore(state));
+//   std::string text = ToJson(data.state());
+//   // {"delivered":1280,"epoch":0,"plan":"91f0…","version":1}
+//   AIT_ASSIGN_OR_RETURN(DatasetState state, DatasetStateFromJson(text));
+//   AIT_RETURN_IF_ERROR(data.Restore(state));
 
 #include <cstdint>
 #include <string>
@@ -20,7 +21,7 @@
 namespace ait::inline v0 {
 
 struct DatasetState {
-  std::uint64_t plan_digest = 0;  // of corpus, sequence length, order and seed
+  std::uint64_t plan_digest = 0;  // of what is delivered in which order: sources, order, seed
   std::int64_t epoch = 0;         // ≥ 0
   std::int64_t delivered = 0;     // samples of this epoch that all ranks together have received
 

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 namespace ait::inline v0 {
 
@@ -21,6 +22,19 @@ namespace ait::inline v0 {
 enum class SampleOrder {
   kShuffled,    // a new permutation for every epoch
   kSequential,  // as they lie in the file, in every epoch
+  /// A new permutation of the blocks (shards) for every epoch, and of the samples within a few of
+  /// them: for storage that is read in long pieces. Of a `DataPlan` only.
+  kBlockShuffled,
+};
+
+/// For the number of epochs: never ends.
+inline constexpr std::int64_t kUnlimitedEpochs = std::numeric_limits<std::int64_t>::max();
+
+/// What becomes of the samples at the end that do not fill a batch.
+enum class LastBatch {
+  kShort,  // delivered in a smaller batch; a rank gets no row of it if there are fewer than ranks
+  kDrop,   // left out
+  kPad,    // filled up with samples that came before, marked as padding. Of a `DataPlan` only.
 };
 
 /// A pseudo-random permutation of 0 … size-1, chosen by seed and epoch.

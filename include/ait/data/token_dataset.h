@@ -22,7 +22,6 @@
 // **Thread-safety.** One thread at a time for one object. A thread of the dataset reads ahead.
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -31,21 +30,13 @@
 #include "ait/base/status.h"
 #include "ait/base/types.h"
 #include "ait/data/dataset_state.h"
+#include "ait/data/loader/loader_statistics.h"
 #include "ait/data/order.h"
 #include "ait/data/token_batch.h"
 #include "ait/data/token_source.h"
 #include "ait/topology/id_set.h"
 
 namespace ait::inline v0 {
-
-/// For TokenDatasetOptions::epochs: never ends.
-inline constexpr std::int64_t kUnlimitedEpochs = std::numeric_limits<std::int64_t>::max();
-
-/// What becomes of the samples at the end of the last epoch that do not fill a batch.
-enum class LastBatch {
-  kShort,  // delivered in a smaller batch; a rank gets no row of it if there are fewer than ranks
-  kDrop,   // left out
-};
 
 struct TokenDatasetOptions {
   std::int64_t sequence_length = 1024;  // inputs of a sample, ≥ 1
@@ -93,6 +84,9 @@ class TokenDataset {
   const TokenBatch* Next();
   /// Ok, or the error that made `Next` return nullptr.
   const Status& status() const;
+
+  /// What `Next` waited since the call before, or since the dataset was made.
+  DataWait TakeWait();
 
   /// The state after the batches that `Next` has returned; what was only read ahead does not count.
   DatasetState state() const;

@@ -25,6 +25,13 @@
 
 namespace ait::inline v0 {
 
+/// One of several reads of a source.
+struct TokenRead {
+  std::int64_t first = 0;       // position of the first token
+  std::span<std::int64_t> out;  // as many as this holds
+  Status status;                // set by ReadMany
+};
+
 /// A stream of tokens with random access. **Thread-safety.** All calls may come from any thread.
 class TokenSource {
  public:
@@ -41,8 +48,12 @@ class TokenSource {
 
   /// Reads out.size() tokens from position `first`. **Blocks.** On the disk.
   /// **Errors.** OutOfRange: beyond the end. DataLoss: a file shrank or holds a token that is not
-  /// in the vocabulary.
+  /// in the vocabulary. Aborted: a file was written to or replaced since it was opened.
   virtual Status Read(std::int64_t first, std::span<std::int64_t> out) const = 0;
+
+  /// Does several reads, in any order and together where the source can; each gets its own status.
+  /// The default does one after the other. **Blocks.** On the disk.
+  virtual void ReadMany(std::span<TokenRead> reads) const;
 };
 
 /// How much is checked when a corpus is opened.

@@ -33,6 +33,7 @@ struct StepMetrics {
   std::optional<double> tokens_per_second;
   std::optional<Duration> step_time;
   std::optional<double> exposed_communication;  // part of the step spent waiting for peers, 0 to 1
+  std::optional<double> data_wait;              // part of the step spent waiting for data, 0 to 1
   std::optional<Bytes> host_memory;             // resident, of this process
   std::optional<Duration> elapsed;              // since the run began
   std::optional<Duration> remaining;            // expected

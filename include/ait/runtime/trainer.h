@@ -105,6 +105,9 @@ struct TrainerOptions {
   /// For the time left of the report, where `total_steps` does not say: the part of the run that is
   /// done, 0 to 1, asked after each step. Ranks may answer differently.
   std::function<double()> progress_fraction;
+  /// For the report: how long the program waited for data since this was last asked, such as
+  /// `[&] { return loader.TakeWait().wait; }`. Asked once a step, of the rank itself.
+  std::function<Duration()> data_wait;
   /// How long ranks wait for rank 0 to save.
   std::chrono::milliseconds save_timeout = std::chrono::minutes(30);
   /// Memory by phase, its limits, and what an error about it says (ait/runtime/out_of_memory.h).

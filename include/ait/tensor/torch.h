@@ -17,6 +17,8 @@
 #include <ATen/ops/from_blob.h>
 
 #include "ait/comm/buffer.h"
+#include "ait/data/loader/data_batch.h"
+#include "ait/data/sample.h"
 #include "ait/data/token_batch.h"
 #include "ait/tensor/dtype.h"
 #include "ait/tensor/view.h"
@@ -31,6 +33,22 @@ inline at::Tensor TensorOver(const Buffer& buffer, at::IntArrayRef sizes) {
 
 /// The same, of one dimension.
 inline at::Tensor TensorOver(const Buffer& buffer) { return TensorOver(buffer, {buffer.count}); }
+
+/// The rows of an array of a batch: a view of the batch's memory, only to be read. It owns nothing,
+/// and is valid until the loader's next batch; `.clone()` what is kept longer.
+inline at::Tensor TensorOver(const BatchArray& array) {
+  const Buffer rows{const_cast<std::byte*>(array.buffer.data()), ElementCount(array.shape),
+                    array.dtype};
+  return TensorOver(rows, array.shape);
+}
+
+/// The same in the memory of GPU `device`, where LoaderOptions::device_copy had it copied. To be used
+/// in the stream that the loader was told of.
+inline at::Tensor DeviceTensorOver(const BatchArray& array, int device) {
+  return at::from_blob(array.device, array.shape,
+                       at::TensorOptions(ToTorch(array.dtype))
+                           .device(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device))));
+}
 
 /// All tokens of the batch, [rows, sequence_length + 1] of int64: a view of the batch's memory,
 /// only to be read, as are the two below.

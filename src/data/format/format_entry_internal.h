@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ait/data/format/formats.h"
+#include "ait/data/format/index.h"
 #include "ait/data/format/shard.h"
 
 namespace ait::inline v0 {
@@ -32,6 +33,10 @@ struct ShardFormat {
   /// nullptr: only read.
   StatusOr<std::unique_ptr<ShardWriter>> (*create)(const std::string& path,
                                                    const ShardWriterOptions& options);
+  /// Before the number in the names of shards that are written by the many.
+  std::string_view file_prefix = {};
+  /// Ends a directory of shards (their names in order), such as by an index; nullptr: nothing to do.
+  Status (*finish)(const std::string& directory, std::span<const std::string> files) = nullptr;
 };
 
 /// A format of directories with an index of their own.
@@ -46,7 +51,16 @@ struct CollectionFormat {
                                                         const SamplesOptions& options);
 };
 
+/// Reads the index of a shard, which must be of this format and of a shard of this size.
+/// **Errors.** DataLoss: damaged, or of another shard; those of the object.
+StatusOr<ShardIndex> ReadIndexOf(const ObjectInfo& shard, std::string_view format,
+                                 const StoredObject& index);
+
 std::span<const ShardFormat* const> ShardFormats();
+/// nullptr if there is none of that name.
+const ShardFormat* ShardFormatNamed(std::string_view name);
+/// "arrow, mds, …", for messages.
+std::string ShardFormatNames();
 std::span<const CollectionFormat* const> CollectionFormats();
 
 }  // namespace internal

@@ -10,9 +10,18 @@ namespace ait::inline v0 {
 namespace internal {
 
 // One line for each format, declared here because nobody else needs their names.
+extern const ShardFormat kArrowFormat;
+extern const ShardFormat kParquetFormat;
+extern const ShardFormat kTfrecordFormat;
+extern const ShardFormat kWebDatasetFormat;
 
 std::span<const ShardFormat* const> ShardFormats() {
-  static constexpr std::array<const ShardFormat*, 0> kFormats = {};
+  static constexpr auto kFormats = std::to_array<const ShardFormat*>({
+      &kArrowFormat,
+      &kParquetFormat,
+      &kTfrecordFormat,
+      &kWebDatasetFormat,
+  });
   return kFormats;
 }
 
@@ -21,19 +30,26 @@ std::span<const CollectionFormat* const> CollectionFormats() {
   return kFormats;
 }
 
+const ShardFormat* ShardFormatNamed(std::string_view name) {
+  const auto formats = ShardFormats();
+  const auto found = std::find_if(formats.begin(), formats.end(),
+                                  [&](const ShardFormat* format) { return format->name == name; });
+  return found == formats.end() ? nullptr : *found;
+}
+
+std::string ShardFormatNames() {
+  std::string names;
+  for (const ShardFormat* format : ShardFormats()) {
+    names += StrCat(names.empty() ? "" : ", ", format->name);
+  }
+  return names;
+}
+
 }  // namespace internal
 
 namespace {
 
 constexpr std::size_t kHeadBytes = 4096;
-
-const internal::ShardFormat* Named(std::string_view name) {
-  const auto formats = internal::ShardFormats();
-  const auto found =
-      std::find_if(formats.begin(), formats.end(),
-                   [&](const internal::ShardFormat* format) { return format->name == name; });
-  return found == formats.end() ? nullptr : *found;
-}
 
 StatusOr<const internal::ShardFormat*> Guess(const StoredObject& object) {
   std::vector<std::byte> head(static_cast<std::size_t>(
@@ -51,20 +67,12 @@ StatusOr<const internal::ShardFormat*> Guess(const StoredObject& object) {
   return best;
 }
 
-std::string AllNames() {
-  std::string names;
-  for (const internal::ShardFormat* format : internal::ShardFormats()) {
-    names += StrCat(names.empty() ? "" : ", ", format->name);
-  }
-  return names;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions& options,
-                                           std::shared_ptr<const StoredObject> index) {
-  const internal::ShardFormat* format = Named(options.format);
+                                                 const ShardOptions& options,
+                                                 std::shared_ptr<const StoredObject> index) {
+  const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
   if (options.format.empty()) {
     AIT_ASSIGN_OR_RETURN(format, Guess(*object));
   }
@@ -72,7 +80,7 @@ StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObj
     return InvalidArgumentError(
         object->info().url, " is of no known format",
         options.format.empty() ? "" : StrCat(": there is no '", options.format, "'"),
-        "; known: ", AllNames());
+        "; known: ", internal::ShardFormatNames());
   }
   return format->open(std::move(object), options, std::move(index));
 }
@@ -96,9 +104,10 @@ std::vector<FormatInfo> KnownFormats() {
 
 StatusOr<std::unique_ptr<ShardWriter>> CreateShard(const std::string& path,
                                                    const ShardWriterOptions& options) {
-  const internal::ShardFormat* format = Named(options.format);
+  const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
   if (format == nullptr) {
-    return InvalidArgumentError("there is no format '", options.format, "'; known: ", AllNames());
+    return InvalidArgumentError("there is no format '", options.format,
+                                "'; known: ", internal::ShardFormatNames());
   }
   if (format->create == nullptr) {
     return UnimplementedError(options.format, " is only read, not written");

@@ -13,9 +13,8 @@ BlockPool::BlockPool(MemoryHandle memory, std::size_t block_bytes, std::size_t a
       alignment_(alignment) {}
 
 StatusOr<std::shared_ptr<HostBuffer>> BlockPool::Take() {
-  for (std::size_t tried = 0; tried < blocks_.size(); ++tried) {
-    const std::shared_ptr<HostBuffer>& block = blocks_[next_];
-    next_ = (next_ + 1) % blocks_.size();
+  // Always from the first: then as few blocks go round as are needed, and stay in the cache.
+  for (const std::shared_ptr<HostBuffer>& block : blocks_) {
     if (block.use_count() == 1) {
       // What the last holder read from the block happened before it let go of it.
       std::atomic_thread_fence(std::memory_order_acquire);

@@ -32,7 +32,6 @@ class BlockPool {
   std::size_t block_bytes_;
   std::size_t alignment_;
   std::vector<std::shared_ptr<HostBuffer>> blocks_;
-  std::size_t next_ = 0;
 };
 
 }  // namespace internal

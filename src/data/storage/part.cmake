@@ -2,6 +2,8 @@
 list(APPEND _headers
   storage/aws_credentials.h
   storage/http_storage.h
+  storage/local_storage.h
+  storage/open_storage.h
   storage/retry.h
   storage/s3_storage.h
   storage/sigv4.h
@@ -9,9 +11,20 @@ list(APPEND _headers
 list(APPEND _sources
   storage/aws_credentials.cc
   storage/block_pool.cc
+  storage/file_facts.cc
   storage/instance_credentials_json.cc
+  storage/local_choice.cc
+  storage/local_file.cc
+  storage/local_list.cc
+  storage/local_storage.cc
+  storage/mapped_file.cc
+  storage/open_storage.cc
+  storage/pool_stream.cc
+  storage/read_pool.cc
   storage/read_stream.cc
+  storage/read_together.cc
   storage/retry.cc
+  storage/ring_stream.cc
   storage/s3_xml.cc
   storage/sigv4.cc
   storage/storage.cc

@@ -20,8 +20,10 @@ constexpr std::size_t kBlockAlignment = 4096;
 // Reads one block after the other, in whatever thread asks.
 class BlockReader {
  public:
-  BlockReader(const StoredObject& object, StreamRange range, const StreamOptions& options)
-      : object_(object),
+  BlockReader(const StoredObject& object, StreamRange range, const StreamOptions& options,
+              std::shared_ptr<const void> owner)
+      : owner_(std::move(owner)),
+        object_(object),
         at_(range.begin),
         end_(range.end),
         pool_(options.memory, static_cast<std::size_t>(options.block_bytes), kBlockAlignment) {}
@@ -37,6 +39,7 @@ class BlockReader {
   }
 
  private:
+  const std::shared_ptr<const void> owner_;
   const StoredObject& object_;
   std::int64_t at_;
   const std::int64_t end_;
@@ -45,8 +48,9 @@ class BlockReader {
 
 class CallerStream final : public ObjectStream {
  public:
-  CallerStream(const StoredObject& object, StreamRange range, const StreamOptions& options)
-      : reader_(object, range, options) {}
+  CallerStream(const StoredObject& object, StreamRange range, const StreamOptions& options,
+               std::shared_ptr<const void> owner)
+      : reader_(object, range, options, std::move(owner)) {}
 
   StatusOr<ByteView> Next() override {
     if (!status_.ok()) return status_;
@@ -62,8 +66,10 @@ class CallerStream final : public ObjectStream {
 
 class ThreadStream final : public ObjectStream {
  public:
-  ThreadStream(const StoredObject& object, StreamRange range, const StreamOptions& options)
-      : reader_(object, range, options), depth_(static_cast<std::size_t>(options.depth)) {
+  ThreadStream(const StoredObject& object, StreamRange range, const StreamOptions& options,
+               std::shared_ptr<const void> owner)
+      : reader_(object, range, options, std::move(owner)),
+        depth_(static_cast<std::size_t>(options.depth)) {
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -136,10 +142,13 @@ StatusOr<StreamRange> CheckedRange(const ObjectInfo& info, const StreamOptions& 
 }
 
 StatusOr<std::unique_ptr<ObjectStream>> StreamByReads(const StoredObject& object,
-                                                      const StreamOptions& options) try {
+                                                      const StreamOptions& options,
+                                                      std::shared_ptr<const void> owner) try {
   AIT_ASSIGN_OR_RETURN(const StreamRange range, CheckedRange(object.info(), options));
-  if (options.depth == 0) return std::make_unique<CallerStream>(object, range, options);
-  return std::make_unique<ThreadStream>(object, range, options);
+  if (options.depth == 0) {
+    return std::make_unique<CallerStream>(object, range, options, std::move(owner));
+  }
+  return std::make_unique<ThreadStream>(object, range, options, std::move(owner));
 } catch (const std::system_error& error) {
   return ResourceExhaustedError("no thread to read ", object.info().url, " ahead: ", error.what());
 }

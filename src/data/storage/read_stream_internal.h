@@ -22,9 +22,10 @@ struct StreamRange {
 /// **Errors.** InvalidArgument: an option out of its range; OutOfRange: it begins beyond the end.
 StatusOr<StreamRange> CheckedRange(const ObjectInfo& info, const StreamOptions& options);
 
-/// `object` outlives the stream.
+/// `object` outlives the stream, which holds `owner`.
 StatusOr<std::unique_ptr<ObjectStream>> StreamByReads(const StoredObject& object,
-                                                      const StreamOptions& options);
+                                                      const StreamOptions& options,
+                                                      std::shared_ptr<const void> owner = nullptr);
 
 }  // namespace internal
 }  // namespace ait::inline v0

@@ -77,12 +77,27 @@ enum class ShardCheck {
   kContents,   // also those of the index beside the shard (index.h), record by record
 };
 
+/// Where the key of a WebDataset sample ends and the name of its field begins.
+enum class KeyRule {
+  kFirstDot,  // "a/b.c.jpg" is field "c.jpg" of "a/b", as WebDataset and Energon have it
+  kLastDot,   // field "jpg" of "a/b.c", for names with dots in them
+};
+
+/// What the records of a TFRecord file are.
+enum class TfrecordPayload {
+  kBytes,    // one field "data"; the key is the number of the record
+  kExample,  // tf.train.Example: a field for every feature; "__key__", if there is one, is the key
+};
+
 struct ShardOptions {
   /// The format; empty: by the first bytes, then by the name.
   std::string format;
   ShardCheck check = ShardCheck::kStructure;
   /// Largest record that is believed; larger ones are bad.
   std::int64_t max_record_bytes = std::int64_t{1} << 30;
+  /// Of WebDataset tars.
+  KeyRule key_rule = KeyRule::kFirstDot;
+  TfrecordPayload tfrecord_payload = TfrecordPayload::kBytes;
   /// Of lines of CSV: the first line names the columns.
   bool csv_header = true;
 };

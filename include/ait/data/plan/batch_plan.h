@@ -19,6 +19,7 @@
 //   }
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ait/base/shard.h"
@@ -58,6 +59,9 @@ class BatchPlan {
 
   /// Equal for plans that give the same samples in the same order.
   virtual std::uint64_t digest() const = 0;
+  /// What all ranks must have in common, a line each such as "seed: 1", for messages that say how
+  /// plans differ; see "plan_agreement.h".
+  virtual std::vector<std::string> Facts() const { return {}; }
   /// Number of samples of an epoch, over all ranks.
   virtual std::int64_t epoch_size(std::int64_t epoch) const = 0;
 

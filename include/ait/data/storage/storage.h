@@ -89,6 +89,7 @@ class StoredObject {
   virtual void ReadMany(std::span<ObjectRead> reads) const;
 
   /// Starts to read blocks. The default reads each by ReadAt: `depth` blocks ahead by a thread.
+  /// **Ownership.** The object outlives the stream, unless its class says otherwise.
   /// **Errors.** InvalidArgument: an option out of its range; ResourceExhausted.
   virtual StatusOr<std::unique_ptr<ObjectStream>> Stream(const StreamOptions& options) const;
 };

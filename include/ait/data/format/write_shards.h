@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef AIT_DATA_FORMAT_WRITE_SHARDS_H_
+#define AIT_DATA_FORMAT_WRITE_SHARDS_H_
+
+// Turns any collection of samples into shards: a folder of a million small files into a few tars
+// that are read a hundred times as fast, or one format into another.
+//
+// The samples keep their order. Which sample goes into which shard follows from the sizes that the
+// source states, so that several threads write different shards at the same time, the result does
+// not depend on how many they are, and a run that was stopped goes on where it was: a shard that
+// has its name is whole. Afterwards every shard is read and compared with what was put into it.
+//
+//   AIT_ASSIGN_OR_RETURN(auto photos, OpenSamples(storage, "photos/"));          // a folder
+//   AIT_ASSIGN_OR_RETURN(WriteReport report,
+//                        WriteShards(*photos, {.directory = "packed", .format = "webdataset"}));
+//
+// In the directory lies ".packing.jsonl", which belongs to the shards: what was packed, and one line
+// for each shard with its size, samples and checksum. `ait pack files` and `ait convert` are this
+// function as commands.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ait/base/status.h"
+#include "ait/data/sample_source.h"
+
+namespace ait::inline v0 {
+
+/// What to do if the directory holds shards of something else.
+enum class ExistingShards {
+  kRefuse,   // FailedPrecondition
+  kReplace,  // they are removed first
+};
+
+struct WriteProgress {
+  std::int64_t shards = 0;  // that are complete
+  std::int64_t shard_count = 0;
+  std::int64_t samples = 0;
+  std::int64_t bytes = 0;  // of the shards that are complete
+};
+
+struct WriteShardsOptions {
+  std::string directory;              // required; made if it does not exist
+  std::string format = "webdataset";  // one of KnownFormats() that is written
+  /// Most bytes of a shard, for whatever holds more than one sample; 64 KiB to 2^31. Shards are
+  /// planned with what the format adds at most, so most are a little smaller.
+  std::int64_t shard_bytes = std::int64_t{1} << 30;
+  std::int64_t shard_samples = std::int64_t{1} << 40;  // most samples of a shard, ≥ 1
+  int threads = 0;  // that write; 0: one for each CPU, at most 16
+  /// Reads every shard once it is written and compares it with what was put into it.
+  bool verify = true;
+  ExistingShards existing = ExistingShards::kRefuse;
+  /// Bad samples (DataLoss, InvalidArgument) that are left out, in all. 0: the first ends the run.
+  std::int64_t max_bad_samples = 0;
+  /// Told after each shard, by one thread at a time. Returning false stops the run (Cancelled);
+  /// the same call goes on later.
+  std::function<bool(const WriteProgress&)> progress = {};
+};
+
+/// A sample that was left out.
+struct LeftOutSample {
+  SamplePlace place;
+  std::string reason;
+};
+
+struct WriteReport {
+  std::int64_t samples = 0;  // in the shards
+  std::int64_t bytes = 0;
+  std::vector<std::string> shards;  // file names in the directory, in order
+  std::int64_t resumed_shards = 0;  // that an earlier run had written
+  std::vector<LeftOutSample> left_out;
+};
+
+/// **Blocks.** Reads and writes everything. **Errors.** InvalidArgument: an option out of range, a
+/// sample that the format cannot hold, a sample larger than 2^31 bytes, or a bad sample beyond the
+/// budget (it names the place); FailedPrecondition: see ExistingShards; DataLoss: a shard that does
+/// not read back as what was written; ResourceExhausted: the disk is full, and what is complete
+/// stays for the next run; Unavailable: another process writes there.
+StatusOr<WriteReport> WriteShards(const SampleSource& source, const WriteShardsOptions& options);
+
+}  // namespace ait::inline v0
+
+#endif  // AIT_DATA_FORMAT_WRITE_SHARDS_H_

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "data/cache/file_io_internal.h"
+#include "data/cache/shelf_internal.h"
+
+namespace ait::inline v0 {
+namespace internal {
+namespace {
+
+StatusOr<FileDescriptor> NewMemoryFile(const char* name) {
+  FileDescriptor fd(::memfd_create(name, MFD_CLOEXEC));
+  if (!fd.is_open()) return ErrnoError(errno, "cannot make a file in memory (memfd_create)");
+  return fd;
+}
+
+// Another open file of the same memory, with locks of its own.
+StatusOr<FileDescriptor> Reopen(int fd) {
+  const std::string path = StrCat("/proc/self/fd/", fd);
+  FileDescriptor again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!again.is_open()) return ErrnoError(errno, "cannot open a file in memory again by ", path);
+  return again;
+}
+
+class PrivateMemory final : public CacheShelf {
+ public:
+  explicit PrivateMemory(FileDescriptor control) : control_(std::move(control)) {}
+
+  const std::string& name() const override { return name_; }
+  int control_fd() const override { return control_.get(); }
+  bool needs_sync() const override { return false; }
+
+  StatusOr<std::int64_t> FreeBytes() const override {
+    std::ifstream in("/proc/meminfo");
+    for (std::string line; std::getline(in, line);) {
+      long long kilobytes = 0;
+      if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kilobytes) == 1) {
+        return kilobytes * 1024;
+      }
+    }
+    return std::numeric_limits<std::int64_t>::max();
+  }
+
+  StatusOr<FileDescriptor> Open(const std::string& entry) const override {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(entry);
+    if (found == files_.end()) return NotFoundError("no entry ", entry, " in ", name_);
+    return Reopen(found->second.get());
+  }
+
+  bool IsOnShelf(const std::string& entry, int fd) const override {
+    const std::lock_guard lock(mutex_);
+    const auto found = files_.find(entry);
+    struct stat there{}, here{};
+    return found != files_.end() && ::fstat(fd, &here) == 0 &&
+           ::fstat(found->second.get(), &there) == 0 && here.st_ino == there.st_ino;
+  }
+
+  Status Make(const std::string& entry, PartMapHeader header, std::uint64_t use) override {
+    AIT_ASSIGN_OR_RETURN(FileDescriptor fd, NewMemoryFile("ait-cache"));
+    AIT_RETURN_IF_ERROR(WriteHeader(fd.get(), header, /*with_data=*/true));
+    AIT_RETURN_IF_ERROR(WriteFully(fd.get(), kLastUseOffset, std::as_bytes(std::span(&use, 1))));
+    const std::lock_guard lock(mutex_);
+    files_[entry] = std::move(fd);
+    return OkStatus();
+  }
+
+  Status Remove(const std::string& entry) override {
+    const std::lock_guard lock(mutex_);
+    files_.erase(entry);
+    return OkStatus();
+  }
+
+  Status List(const std::function<void(const std::string&)>& visit) const override {
+    std::vector<std::string> names;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [name, fd] : files_) names.push_back(name);
+    }
+    for (const std::string& name : names) visit(name);
+    return OkStatus();
+  }
+
+ private:
+  const std::string name_ = "memory of this process";
+  const FileDescriptor control_;
+  mutable std::mutex mutex_;
+  std::map<std::string, FileDescriptor> files_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<CacheShelf>> PrivateShelf() {
+  AIT_ASSIGN_OR_RETURN(FileDescriptor control, NewMemoryFile("ait-cache-control"));
+  AIT_RETURN_IF_ERROR(Reopen(control.get()).status());
+  return std::make_unique<PrivateMemory>(std::move(control));
+}
+
+}  // namespace internal
+}  // namespace ait::inline v0

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bringing whole prefixes into the cache.
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ait/data/cache/tiered_cache.h"
+#include "data/cache/cache_core_internal.h"
+
+namespace ait::inline v0 {
+namespace {
+
+using internal::CacheCore;
+using internal::CachedParts;
+
+// Hands out the parts of the objects in order; an object is opened by who gets its first part.
+class Warming {
+ public:
+  Warming(const CacheCore& core, std::vector<ObjectInfo> objects, const WarmOptions& options)
+      : core_(core), objects_(std::move(objects)), options_(options) {
+    progress_.objects = static_cast<std::int64_t>(objects_.size());
+    for (const ObjectInfo& object : objects_) progress_.bytes += object.size_bytes;
+  }
+
+  StatusOr<WarmProgress> Run() {
+    const auto count = static_cast<std::size_t>(options_.threads);
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    Work();
+    threads.clear();  // joins
+    if (!status_.ok()) return status_;
+    return progress_;
+  }
+
+ private:
+  struct Task {
+    std::shared_ptr<CachedParts> parts;
+    std::int64_t offset = 0;
+    std::int64_t length = 0;
+  };
+
+  void Work() {
+    for (;;) {
+      StatusOr<Task> task = Next();
+      if (task.ok() && task->parts == nullptr) return;
+      Status done = task.status();
+      if (done.ok() && task->length > 0) done = core_.Warm(*task->parts, task->offset);
+      const std::lock_guard lock(mutex_);
+      if (done.ok() && status_.ok()) {
+        progress_.bytes_done += task->length;
+        const std::int64_t size = task->parts->remote->info().size_bytes;
+        if ((done_of_[task->parts.get()] += task->length) == size) {
+          ++progress_.objects_done;
+          done_of_.erase(task->parts.get());
+        }
+        if (options_.progress) done = options_.progress(progress_);
+      }
+      if (!done.ok() && status_.ok()) status_ = done;
+    }
+  }
+
+  StatusOr<Task> Next() {
+    const std::lock_guard lock(next_mutex_);
+    {
+      const std::lock_guard status_lock(mutex_);
+      if (!status_.ok()) return Task();
+    }
+    if (current_ == nullptr) {
+      if (next_object_ == objects_.size()) return Task();
+      const ObjectInfo& listed = objects_[next_object_++];
+      AIT_ASSIGN_OR_RETURN(current_, core_.OpenParts(listed.url));
+      offset_ = 0;
+      const std::int64_t size = current_->remote->info().size_bytes;
+      if (size > 0 && !current_->is_kept) {
+        return FailedPreconditionError(listed.url,
+                                       core_.tiers().empty()
+                                           ? " cannot be kept: no tier of the cache can be used"
+                                           : " has no version, so the cache does not keep it; see "
+                                             "UnversionedObjects::kCacheByAge");
+      }
+      if (size != listed.size_bytes) {
+        return AbortedError(listed.url, " had ", listed.size_bytes,
+                            " bytes when it was listed, now ", size, "; start again");
+      }
+    }
+    const std::int64_t size = current_->remote->info().size_bytes;
+    const Task task = {current_, offset_, std::min(core_.options().part_bytes, size - offset_)};
+    offset_ += task.length;
+    if (offset_ == size) current_ = nullptr;
+    return task;
+  }
+
+  const CacheCore& core_;
+  const std::vector<ObjectInfo> objects_;
+  const WarmOptions& options_;
+
+  std::mutex next_mutex_;
+  std::size_t next_object_ = 0;
+  std::shared_ptr<CachedParts> current_;
+  std::int64_t offset_ = 0;
+
+  std::mutex mutex_;
+  WarmProgress progress_;
+  std::unordered_map<const CachedParts*, std::int64_t> done_of_;
+  Status status_;
+};
+
+}  // namespace
+
+StatusOr<WarmProgress> TieredCache::Warm(const std::string& prefix,
+                                         const WarmOptions& options) const {
+  if (options.threads < 1 || options.threads > 1024) {
+    return InvalidArgumentError("warming by ", options.threads, " threads; give 1 to 1024");
+  }
+  std::vector<ObjectInfo> objects;
+  std::int64_t bytes = 0;
+  AIT_RETURN_IF_ERROR(core_->storage().List(prefix, [&](const ObjectInfo& object) {
+    objects.push_back(object);
+    bytes += object.size_bytes;
+    return OkStatus();
+  }));
+  if (core_->tiers().empty()) {
+    return FailedPreconditionError("no tier of the cache can be used");
+  }
+  if (const auto& tier = *core_->tiers().back(); bytes > tier.budget_bytes()) {
+    return ResourceExhaustedError(prefix, " has ", bytes, " bytes in ", objects.size(),
+                                  " objects, the budget of the ", tier.label(), " tier is ",
+                                  tier.budget_bytes(), "; raise it, or warm less");
+  }
+  return Warming(*core_, std::move(objects), options).Run();
+}
+
+}  // namespace ait::inline v0

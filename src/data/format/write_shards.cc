@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/data/format/write_shards.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "ait/data/crc32c.h"
+#include "ait/data/format/formats.h"
+#include "ait/data/storage/local_storage.h"
+#include "data/format/format_entry_internal.h"
+#include "data/format/packing_log_internal.h"
+#include "data/mix_internal.h"
+
+namespace ait::inline v0 {
+namespace {
+
+using internal::PackedShard;
+using internal::PackingLog;
+
+constexpr std::int64_t kLeastShardBytes = std::int64_t{64} << 10;
+constexpr std::int64_t kMostShardBytes = std::int64_t{1} << 31;
+constexpr std::int64_t kOverheadBytes =
+    2048;                                   // of a sample in a tar: two fields with their headers
+constexpr std::int64_t kReadSamples = 256;  // at a time
+constexpr std::int64_t kReadBytes = std::int64_t{16} << 20;
+
+struct IdRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+bool IsBadSample(const Status& status) {
+  return status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kInvalidArgument;
+}
+
+// Of the values of a sample, whatever the order of its fields; nullopt if one of them is an array,
+// which formats store in forms of their own.
+std::optional<std::uint64_t> ValuesOf(const Sample& sample) {
+  std::uint64_t sum = 0;
+  for (const SampleField& field : sample.fields) {
+    if (field.kind == FieldKind::kArray) return std::nullopt;
+    sum += internal::Mix(Crc32c(field.value.bytes()) + internal::kGamma * field.value.size_bytes());
+  }
+  return sum;
+}
+
+class ValuesDigest {
+ public:
+  void Add(const Sample& sample) {
+    const auto values = ValuesOf(sample);
+    is_known_ = is_known_ && values.has_value();
+    digest_ = internal::Fold(digest_, values.value_or(0));
+  }
+  std::optional<std::uint64_t> value() const {
+    return is_known_ ? std::optional(digest_) : std::nullopt;
+  }
+
+ private:
+  bool is_known_ = true;
+  std::uint64_t digest_ = 0;
+};
+
+std::vector<IdRange> PlanShards(const SampleSource& source, const WriteShardsOptions& options) {
+  std::vector<IdRange> ranges;
+  std::int64_t bytes = 0;
+  for (std::int64_t id = 0; id < source.sample_count(); ++id) {
+    const std::int64_t more = source.size_bytes(id) + kOverheadBytes;
+    if (ranges.empty() || bytes + more > options.shard_bytes ||
+        id - ranges.back().begin == options.shard_samples) {
+      ranges.push_back({id, id});
+      bytes = 0;
+    }
+    bytes += more;
+    ranges.back().end = id + 1;
+  }
+  return ranges;
+}
+
+// Writes the shards of one call; several threads take one shard after the other.
+class Job {
+ public:
+  Job(const SampleSource& source, const WriteShardsOptions& options,
+      const internal::ShardFormat& format, std::vector<IdRange> ranges, PackingLog log)
+      : source_(source),
+        options_(options),
+        format_(format),
+        ranges_(std::move(ranges)),
+        log_(std::move(log)) {
+    for (const auto& [number, shard] : log_.shards()) {
+      bad_samples_ += std::ssize(shard.left_out);
+      Count(shard);
+    }
+    resumed_ = std::ssize(log_.shards());
+  }
+
+  StatusOr<WriteReport> Run() {
+    AIT_ASSIGN_OR_RETURN(storage_, LocalStorage::Create({}));
+    const int threads = ThreadCount();
+    std::vector<std::thread> helpers;
+    try {
+      for (int i = 1; i < threads; ++i) helpers.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {
+      // Fewer threads than asked for do the same work.
+    }
+    Work();
+    for (std::thread& helper : helpers) helper.join();
+    AIT_RETURN_IF_ERROR(status_);
+    return Finish();
+  }
+
+ private:
+  int ThreadCount() const {
+    const auto cpus = static_cast<int>(std::thread::hardware_concurrency());
+    const int wanted = options_.threads > 0 ? options_.threads : std::clamp(cpus, 1, 16);
+    return static_cast<int>(
+        std::min<std::int64_t>(wanted, std::max<std::int64_t>(1, std::ssize(ranges_) - resumed_)));
+  }
+
+  std::string FileName(std::int64_t number) const {
+    std::string digits = std::to_string(number);
+    digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, '0');
+    return StrCat(format_.file_prefix, digits, format_.extension);
+  }
+
+  // Runs on every thread, until the shards are written or one of them has failed.
+  void Work() {
+    while (true) {
+      const std::int64_t number = next_.fetch_add(1);
+      if (number >= std::ssize(ranges_)) return;
+      {
+        const std::scoped_lock lock(mutex_);
+        if (!status_.ok()) return;
+        if (log_.shards().contains(number)) continue;
+      }
+      StatusOr<PackedShard> shard = Guarded(number);
+      const std::scoped_lock lock(mutex_);
+      if (shard.ok()) shard = Note(*std::move(shard));
+      if (!shard.ok()) {
+        if (status_.ok()) status_ = shard.status();
+        return;
+      }
+    }
+  }
+
+  StatusOr<PackedShard> Guarded(std::int64_t number) try {
+    return Write(number);
+  } catch (const std::bad_alloc&) {
+    return ResourceExhaustedError("no memory to write ", FileName(number));
+  } catch (const std::exception& error) {  // of a source that the program wrote
+    return InternalError("the source ", source_.name(), " threw: ", error.what());
+  }
+
+  StatusOr<PackedShard> Write(std::int64_t number) {
+    PackedShard shard{.number = number, .file = FileName(number)};
+    const std::string path = StrCat(options_.directory, "/", shard.file);
+    AIT_ASSIGN_OR_RETURN(const std::unique_ptr<ShardWriter> writer,
+                         CreateShard(path, {.format = options_.format}));
+    ValuesDigest values;
+    std::vector<SampleRead> reads;
+    const IdRange range = ranges_[static_cast<std::size_t>(number)];
+    for (std::int64_t id = range.begin; id < range.end;) {
+      reads.clear();
+      std::int64_t bytes = 0;
+      for (; id < range.end && std::ssize(reads) < kReadSamples &&
+             (reads.empty() || bytes + source_.size_bytes(id) <= kReadBytes);
+           ++id) {
+        bytes += source_.size_bytes(id);
+        reads.push_back({.id = id});
+      }
+      source_.Read(reads);
+      for (const SampleRead& read : reads) {
+        AIT_ASSIGN_OR_RETURN(const bool is_written, Append(read, *writer, shard));
+        if (is_written) values.Add(read.sample);
+      }
+    }
+    shard.samples = writer->record_count();
+    AIT_RETURN_IF_ERROR(Annotate(writer->Commit(), path));
+    shard.values = values.value();
+    AIT_RETURN_IF_ERROR(Check(path, shard));
+    return shard;
+  }
+
+  // False: the sample is bad and left out.
+  StatusOr<bool> Append(const SampleRead& read, ShardWriter& writer, PackedShard& shard) {
+    if (read.status.ok()) {
+      if (Status status = writer.Append(read.sample); !status.ok()) {
+        return Annotate(status, StrCat("cannot write sample ", read.id, " of ", source_.name(),
+                                       " (key '", read.sample.key, "') as ", options_.format));
+      }
+      return true;
+    }
+    if (!IsBadSample(read.status)) return read.status;
+    if (bad_samples_.fetch_add(1) >= options_.max_bad_samples) {
+      return Annotate(read.status,
+                      StrCat("sample ", read.id, " of ", source_.name(), " is bad, and ",
+                             options_.max_bad_samples, " bad samples may be left out"));
+    }
+    shard.left_out.push_back({source_.place(read.id), std::string(Message(read.status))});
+    return false;
+  }
+
+  // Fills in the size, and reads the shard back if that is asked for.
+  Status Check(const std::string& path, PackedShard& shard) const {
+    AIT_ASSIGN_OR_RETURN(std::shared_ptr<const StoredObject> object, storage_->Open(path));
+    shard.bytes = object->info().size_bytes;
+    if (!options_.verify) return OkStatus();
+    AIT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ShardReader> opened,
+        OpenShard(std::move(object), {.format = options_.format, .check = ShardCheck::kContents}));
+    AIT_ASSIGN_OR_RETURN(const std::unique_ptr<SampleStream> stream, opened->Stream({}));
+    ValuesDigest values;
+    std::int64_t samples = 0;
+    Sample sample;
+    while (true) {
+      AIT_ASSIGN_OR_RETURN(const bool is_there, stream->Next(sample));
+      if (!is_there) break;
+      values.Add(sample);
+      ++samples;
+    }
+    if (samples != shard.samples) {
+      return DataLossError(path, " reads back as ", samples, " samples, ", shard.samples,
+                           " were written: is the disk sound?");
+    }
+    if (shard.values && values.value() != shard.values) {
+      return DataLossError(path, " does not read back as what was written: is the disk sound?");
+    }
+    return OkStatus();
+  }
+
+  // With the mutex.
+  StatusOr<PackedShard> Note(PackedShard shard) {
+    AIT_RETURN_IF_ERROR(log_.Add(shard));
+    Count(shard);
+    if (options_.progress && !options_.progress(done_)) {
+      return CancelledError("stopped after ", done_.shards, " of ", std::ssize(ranges_),
+                            " shards; the same call goes on");
+    }
+    return shard;
+  }
+
+  void Count(const PackedShard& shard) {
+    ++done_.shards;
+    done_.shard_count = std::ssize(ranges_);
+    done_.samples += shard.samples;
+    done_.bytes += shard.bytes;
+  }
+
+  StatusOr<WriteReport> Finish() {
+    WriteReport report{.samples = done_.samples, .bytes = done_.bytes, .resumed_shards = resumed_};
+    for (const auto& [number, shard] : log_.shards()) {
+      report.shards.push_back(shard.file);
+      report.left_out.insert(report.left_out.end(), shard.left_out.begin(), shard.left_out.end());
+    }
+    if (format_.finish != nullptr) {
+      AIT_RETURN_IF_ERROR(format_.finish(options_.directory, report.shards));
+    }
+    return report;
+  }
+
+  const SampleSource& source_;
+  const WriteShardsOptions& options_;
+  const internal::ShardFormat& format_;
+  const std::vector<IdRange> ranges_;
+  std::shared_ptr<const Storage> storage_;
+  std::int64_t resumed_ = 0;
+  std::atomic<std::int64_t> next_ = 0;
+  std::atomic<std::int64_t> bad_samples_ = 0;
+
+  std::mutex mutex_;  // for all below
+  PackingLog log_;
+  WriteProgress done_;
+  Status status_;
+};
+
+Status CheckOptions(const WriteShardsOptions& options) {
+  if (options.directory.empty()) return InvalidArgumentError("no directory for the shards");
+  if (options.shard_bytes < kLeastShardBytes || options.shard_bytes > kMostShardBytes) {
+    return InvalidArgumentError("shards of ", options.shard_bytes, " bytes; ", kLeastShardBytes,
+                                " to ", kMostShardBytes, " are possible");
+  }
+  if (options.shard_samples < 1) {
+    return InvalidArgumentError("shards of ", options.shard_samples, " samples; at least 1");
+  }
+  if (options.threads < 0 || options.max_bad_samples < 0) {
+    return InvalidArgumentError("threads is ", options.threads, " and max_bad_samples ",
+                                options.max_bad_samples, "; neither may be negative");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<WriteReport> WriteShards(const SampleSource& source, const WriteShardsOptions& options) {
+  AIT_RETURN_IF_ERROR(CheckOptions(options));
+  const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
+  if (format == nullptr || format->create == nullptr) {
+    return InvalidArgumentError("shards of format '", options.format,
+                                "' cannot be written; known: ", internal::ShardFormatNames());
+  }
+  if (source.sample_count() == 0) {
+    return InvalidArgumentError(source.name(), " holds no samples");
+  }
+  std::vector<IdRange> ranges = PlanShards(source, options);
+  std::uint64_t digest = internal::Fold(0, source.digest());
+  for (const auto word : {source.sample_count(), options.shard_bytes, options.shard_samples}) {
+    digest = internal::Fold(digest, static_cast<std::uint64_t>(word));
+  }
+  AIT_ASSIGN_OR_RETURN(
+      PackingLog log,
+      PackingLog::Open(options.directory,
+                       {.format = options.format, .digest = digest, .shards = std::ssize(ranges)},
+                       options.existing));
+  return Job(source, options, *format, std::move(ranges), std::move(log)).Run();
+}
+
+}  // namespace ait::inline v0

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many shards as one source of samples.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ait/data/format/formats.h"
+#include "ait/data/format/index.h"
+#include "data/format/format_test_support.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::MapStorage;
+using ::ait::testing::Shown;
+using ::ait::testing::StatusIs;
+using ::ait::testing::TarBytes;
+using ::ait::testing::TarEntry;
+
+// ShardReader s has 3 + s % 4 samples, each with its number.
+std::string ShardName(int s) { return StrCat("train/", s / 100, s / 10 % 10, s % 10, ".tar"); }
+
+int PutShards(MapStorage& storage, int shards, bool with_index) {
+  int next = 0;
+  for (int s = 0; s < shards; ++s) {
+    std::vector<TarEntry> entries;
+    for (int i = 0; i < 3 + s % 4; ++i, ++next) {
+      entries.push_back({StrCat("s", next, ".a"), StrCat("value ", next)});
+      entries.push_back(
+          {StrCat("s", next, ".b"), std::string(static_cast<std::size_t>(next % 900), 'b')});
+    }
+    const std::string bytes = TarBytes(entries);
+    storage.Put(ShardName(s), bytes);
+    if (!with_index) continue;
+    const auto index = BuildIndex(MemoryObject(ShardName(s), ByteView::Copy(bytes)));
+    EXPECT_OK(index.status());
+    storage.Put(IndexPath(ShardName(s)), SerializeIndex(*index));
+  }
+  return next;
+}
+
+std::string Expected(std::int64_t i) {
+  return StrCat("s", i, "{a=value ", i, ",b=", std::string(static_cast<std::size_t>(i % 900), 'b'),
+                "}");
+}
+
+TEST(OpenSamplesTest, SamplesOfAllShardsAreNumberedThrough) {
+  for (const bool with_index : {true, false}) {
+    auto storage = std::make_shared<MapStorage>();
+    const int count = PutShards(*storage, 30, with_index);
+    ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+    EXPECT_EQ(samples->sample_count(), count);
+    EXPECT_EQ(samples->name(), "train/");
+    ASSERT_EQ(samples->block_begins().size(), 30u);
+    EXPECT_EQ(samples->block_begins()[2], 7);
+    std::vector<SampleRead> reads;
+    std::mt19937 random(3);
+    for (int i = 0; i < 500; ++i)
+      reads.push_back({.id = static_cast<std::int64_t>(random() % static_cast<unsigned>(count))});
+    samples->Read(reads);
+    for (const SampleRead& read : reads) {
+      ASSERT_OK(read.status);
+      EXPECT_EQ(Shown(read.sample), Expected(read.id));
+      EXPECT_EQ(read.sample.id, read.id);
+    }
+  }
+}
+
+TEST(OpenSamplesTest, SamplesThatAreNotThere) {
+  auto storage = std::make_shared<MapStorage>();
+  const int count = PutShards(*storage, 2, true);
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+  std::vector<SampleRead> reads = {{.id = -1}, {.id = count}, {.id = 0}};
+  samples->Read(reads);
+  EXPECT_THAT(reads[0].status, StatusIs(StatusCode::kOutOfRange));
+  EXPECT_THAT(reads[1].status, StatusIs(StatusCode::kOutOfRange));
+  EXPECT_OK(reads[2].status);
+}
+
+TEST(OpenSamplesTest, NeighboursAreReadTogether) {
+  auto storage = std::make_shared<MapStorage>();
+  const int count = PutShards(*storage, 10, true);
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+  std::vector<SampleRead> reads(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) reads[static_cast<std::size_t>(count - 1 - i)].id = i;
+  storage->read_count = 0;
+  samples->Read(reads);
+  for (const SampleRead& read : reads) ASSERT_OK(read.status);
+  EXPECT_EQ(storage->read_count, 2 * 10);  // each shard: the rest of its index, and all samples
+}
+
+TEST(OpenSamplesTest, AnIndexedShardCostsOneSmallRead) {
+  auto storage = std::make_shared<MapStorage>();
+  PutShards(*storage, 200, true);
+  storage->read_count = 0;
+  storage->read_bytes = 0;
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+  EXPECT_EQ(storage->read_count, 200);
+  EXPECT_EQ(storage->read_bytes, 200 * kIndexHeaderBytes);
+}
+
+TEST(OpenSamplesTest, AListOfShardsKeepsItsOrder) {
+  auto storage = std::make_shared<MapStorage>();
+  PutShards(*storage, 3, true);
+  ASSERT_OK_AND_ASSIGN(const auto samples,
+                       OpenSamples(storage, std::vector{ShardName(2), ShardName(0)}));
+  EXPECT_EQ(samples->sample_count(), 5 + 3);
+  std::vector<SampleRead> reads = {{.id = 5}};
+  samples->Read(reads);
+  ASSERT_OK(reads[0].status);
+  EXPECT_EQ(reads[0].sample.key, "s0");
+  ASSERT_OK_AND_ASSIGN(const auto one, OpenSamples(storage, ShardName(1)));
+  EXPECT_EQ(one->sample_count(), 4);
+}
+
+TEST(OpenSamplesTest, TheDigestIsOfContentsAndOrder) {
+  auto storage = std::make_shared<MapStorage>();
+  PutShards(*storage, 3, true);
+  const auto digest = [&](std::vector<int> shards) {
+    std::vector<std::string> urls;
+    for (const int s : shards) urls.push_back(ShardName(s));
+    const auto samples = OpenSamples(storage, urls);
+    EXPECT_OK(samples.status());
+    return samples.ok() ? (*samples)->digest() : 0;
+  };
+  const std::uint64_t first = digest({0, 1, 2});
+  EXPECT_EQ(digest({0, 1, 2}), first);
+  EXPECT_NE(digest({1, 0, 2}), first);
+  EXPECT_NE(digest({0, 1}), first);
+  std::string bytes = TarBytes({{"s0.a", "value 9"},
+                                {"s0.b", ""},
+                                {"s1.a", "value 1"},
+                                {"s1.b", "b"},
+                                {"s2.a", "value 2"},
+                                {"s2.b", "bb"}});
+  storage->Put(ShardName(0), bytes);  // a file of it has other bytes, all sizes are the same
+  const auto index = BuildIndex(MemoryObject(ShardName(0), ByteView::Copy(bytes)));
+  ASSERT_OK(index.status());
+  storage->Put(IndexPath(ShardName(0)), SerializeIndex(*index));
+  EXPECT_NE(digest({0, 1, 2}), first);
+}
+
+TEST(OpenSamplesTest, ManyShardsAreNotAllOpenAtOnce) {
+  auto storage = std::make_shared<MapStorage>();
+  const int count = PutShards(*storage, 400, true);
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < count; i += 3) {
+      SampleRead read = {.id = i};
+      samples->Read({&read, 1});
+      ASSERT_OK(read.status);
+      ASSERT_EQ(read.sample.key, StrCat("s", i));
+    }
+  }
+}
+
+TEST(OpenSamplesTest, AShardThatChangedOrVanishedIsNamed) {
+  for (const bool with_index : {true, false}) {
+    auto storage = std::make_shared<MapStorage>();
+    PutShards(*storage, 3, with_index);
+    ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+    storage->Put(ShardName(0), TarBytes({{"other.a", "1"}}));
+    storage->Remove(ShardName(1));
+    std::vector<SampleRead> reads = {{.id = 0}, {.id = 3}, {.id = 7}};
+    samples->Read(reads);
+    EXPECT_THAT(reads[0].status, StatusIs(StatusCode::kAborted));
+    EXPECT_NE(Message(reads[0].status).find(ShardName(0)), std::string::npos);
+    EXPECT_THAT(reads[1].status, StatusIs(StatusCode::kNotFound));
+    EXPECT_NE(Message(reads[1].status).find(ShardName(1)), std::string::npos);
+    EXPECT_OK(reads[2].status);
+  }
+}
+
+TEST(OpenSamplesTest, DamagedShardsAreRefusedWithTheirName) {
+  auto storage = std::make_shared<MapStorage>();
+  PutShards(*storage, 5, false);
+  storage->Put(ShardName(3), TarBytes({{"a.x", "1"}}, 0));
+  const Status status = OpenSamples(storage, "train/").status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kDataLoss));
+  EXPECT_NE(Message(status).find(ShardName(3)), std::string::npos) << status;
+  EXPECT_THAT(OpenSamples(storage, "nothing/"), StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(OpenSamples(storage, std::vector<std::string>{"nothing.tar"}),
+              StatusIs(StatusCode::kNotFound));
+  EXPECT_THAT(OpenSamples(storage, ShardName(0), {.open_threads = 0}),
+              StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST(OpenSamplesTest, ABadSampleSpoilsNoOther) {
+  auto storage = std::make_shared<MapStorage>();
+  storage->Put("x.tar", TarBytes({{"a.x", "1"}, {"b.x", "", '2', "a.x"}, {"c.x", "3"}}));
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "x.tar"));
+  std::vector<SampleRead> reads = {{.id = 0}, {.id = 1}, {.id = 2}};
+  samples->Read(reads);
+  EXPECT_OK(reads[0].status);
+  EXPECT_THAT(reads[1].status, StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_NE(Message(reads[1].status).find("x.tar at byte 1024"), std::string::npos);
+  EXPECT_OK(reads[2].status);
+  const SamplePlace place = samples->place(1);
+  EXPECT_EQ(place.url, "x.tar");
+  EXPECT_EQ(place.offset_bytes, 1024);
+  EXPECT_EQ(place.size_bytes, 512);
+  EXPECT_EQ(samples->size_bytes(0), 1024);
+}
+
+}  // namespace
+}  // namespace ait

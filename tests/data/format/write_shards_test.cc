@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ait/data/format/write_shards.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ait/data/format/formats.h"
+#include "ait/data/storage/local_storage.h"
+#include "data/data_test_support.h"
+#include "support/process.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::NamesIn;
+using ::ait::testing::ReadBytes;
+using ::ait::testing::StatusIs;
+using ::ait::testing::TempDir;
+using ::ait::testing::WriteBytes;
+using ::testing::HasSubstr;
+
+// Samples of two fields with random bytes; some are bad if asked for.
+class RandomSamples final : public SampleSource {
+ public:
+  RandomSamples(std::int64_t count, std::vector<std::int64_t> bad = {}) : bad_(std::move(bad)) {
+    std::mt19937 random(7);
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::string bytes(random() % 9000, '\0');
+      for (char& c : bytes) c = static_cast<char>(random());
+      values_.push_back(std::move(bytes));
+    }
+  }
+
+  const std::string& name() const override { return name_; }
+  std::int64_t sample_count() const override { return std::ssize(values_); }
+  std::uint64_t digest() const override { return 17 + values_.size(); }
+  std::int64_t size_bytes(std::int64_t id) const override {
+    return std::ssize(values_[static_cast<std::size_t>(id)]) + 3;
+  }
+  void Read(std::span<SampleRead> reads) const override {
+    for (SampleRead& read : reads) {
+      if (std::find(bad_.begin(), bad_.end(), read.id) != bad_.end()) {
+        read.status = DataLossError("random: sample ", read.id, " is damaged");
+        continue;
+      }
+      read.sample = {};
+      read.sample.id = read.id;
+      read.sample.key = KeyOf(read.id);
+      read.sample.Set(
+          {.name = "bin", .value = ByteView::Copy(values_[static_cast<std::size_t>(read.id)])});
+      read.sample.Set({.name = "cls", .value = ByteView::Copy(std::to_string(read.id % 10))});
+    }
+  }
+  static std::string KeyOf(std::int64_t id) { return StrCat("s/", 100'000 + id); }
+  const std::string& value(std::int64_t id) const { return values_[static_cast<std::size_t>(id)]; }
+
+ private:
+  const std::string name_ = "random";
+  const std::vector<std::int64_t> bad_;
+  std::vector<std::string> values_;
+};
+
+constexpr std::int64_t kShardBytes = 128 << 10;
+
+WriteShardsOptions Into(const std::string& directory) {
+  return {.directory = directory, .shard_bytes = kShardBytes, .threads = 1};
+}
+
+// The bytes of all files of a directory, by name.
+std::vector<std::pair<std::string, std::string>> Everything(const std::string& directory) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const std::string& name : NamesIn(directory)) {
+    // Its lines come in the order in which shards are complete.
+    if (name != ".packing.jsonl") all.emplace_back(name, ReadBytes(directory + "/" + name));
+  }
+  return all;
+}
+
+std::vector<std::string> Keys(const std::string& directory) {
+  const std::shared_ptr<const Storage> storage = LocalStorage::Create({}).value();
+  const auto samples = OpenSamples(storage, directory).value();
+  std::vector<std::string> keys;
+  for (std::int64_t id = 0; id < samples->sample_count(); ++id) {
+    std::vector<SampleRead> reads = {{.id = id}};
+    samples->Read(reads);
+    EXPECT_OK(reads[0].status);
+    keys.push_back(reads[0].sample.key);
+  }
+  return keys;
+}
+
+TEST(WriteShardsTest, EverySampleIsInTheShardsOnceAndInOrder) {
+  const TempDir dir;
+  const RandomSamples source(200);
+  ASSERT_OK_AND_ASSIGN(const WriteReport report, WriteShards(source, Into(dir / "out")));
+  EXPECT_EQ(report.samples, 200);
+  EXPECT_GT(report.shards.size(), 5u);
+  EXPECT_TRUE(report.left_out.empty());
+  const std::shared_ptr<const Storage> storage = LocalStorage::Create({}).value();
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, dir / "out"));
+  ASSERT_EQ(samples->sample_count(), 200);
+  for (std::int64_t id = 0; id < 200; ++id) {
+    std::vector<SampleRead> reads = {{.id = id}};
+    samples->Read(reads);
+    ASSERT_OK(reads[0].status);
+    EXPECT_EQ(reads[0].sample.key, RandomSamples::KeyOf(id));
+    ASSERT_NE(reads[0].sample.Find("bin"), nullptr);
+    EXPECT_EQ(reads[0].sample.Find("bin")->value.text(), source.value(id));
+  }
+}
+
+TEST(WriteShardsTest, NoShardIsLargerThanAsked) {
+  const TempDir dir;
+  ASSERT_OK_AND_ASSIGN(const WriteReport report,
+                       WriteShards(RandomSamples(100), Into(dir / "out")));
+  for (const std::string& file : report.shards) {
+    EXPECT_LE(std::filesystem::file_size(dir / "out/" + file),
+              static_cast<std::uintmax_t>(kShardBytes) + 10'240);
+  }
+  WriteShardsOptions few = Into(dir / "few");
+  few.shard_samples = 7;
+  ASSERT_OK_AND_ASSIGN(const WriteReport by_count, WriteShards(RandomSamples(100), few));
+  EXPECT_GE(by_count.shards.size(), 15u);
+}
+
+TEST(WriteShardsTest, TheShardsDoNotDependOnTheThreads) {
+  const TempDir dir;
+  ASSERT_OK(WriteShards(RandomSamples(150), Into(dir / "1")));
+  for (const int threads : {2, 5}) {
+    WriteShardsOptions options = Into(dir / std::to_string(threads));
+    options.threads = threads;
+    ASSERT_OK(WriteShards(RandomSamples(150), options));
+    EXPECT_EQ(Everything(dir / "1"), Everything(dir / std::to_string(threads)));
+  }
+}
+
+TEST(WriteShardsTest, AStoppedRunGoesOnWhereItWas) {
+  const TempDir dir;
+  ASSERT_OK(WriteShards(RandomSamples(150), Into(dir / "whole")));
+  for (int stop_after = 1; stop_after < 6; stop_after += 2) {
+    WriteShardsOptions options = Into(dir / StrCat("stopped", stop_after));
+    options.progress = [&](const WriteProgress& progress) { return progress.shards < stop_after; };
+    EXPECT_THAT(WriteShards(RandomSamples(150), options), StatusIs(StatusCode::kCancelled));
+    options.progress = {};
+    ASSERT_OK_AND_ASSIGN(const WriteReport report, WriteShards(RandomSamples(150), options));
+    EXPECT_EQ(report.resumed_shards, stop_after);
+    EXPECT_EQ(report.samples, 150);
+    EXPECT_EQ(Everything(dir / "whole"), Everything(options.directory));
+  }
+}
+
+TEST(WriteShardsTest, WhatAKilledRunLeftIsNotBelieved) {
+  const TempDir dir;
+  ASSERT_OK(WriteShards(RandomSamples(100), Into(dir / "out")));
+  const auto whole = Everything(dir / "out");
+  const std::string log = ReadBytes(dir / "out/.packing.jsonl");
+  // A line that was cut off, a shard that is shorter than its line says, and one that is gone.
+  WriteBytes(dir / "out/.packing.jsonl", log.substr(0, log.size() - 9));
+  std::filesystem::resize_file(dir / "out/00001.tar", 5'000);
+  std::filesystem::remove(dir / "out/00002.tar");
+  ASSERT_OK_AND_ASSIGN(const WriteReport report,
+                       WriteShards(RandomSamples(100), Into(dir / "out")));
+  EXPECT_EQ(report.resumed_shards, std::ssize(report.shards) - 3);
+  EXPECT_EQ(Everything(dir / "out"), whole);
+}
+
+TEST(WriteShardsTest, ShardsOfSomethingElseAreReplacedOnlyIfAsked) {
+  const TempDir dir;
+  ASSERT_OK(WriteShards(RandomSamples(100), Into(dir / "out")));
+  WriteShardsOptions options = Into(dir / "out");
+  EXPECT_THAT(WriteShards(RandomSamples(20), options),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("other samples")));
+  EXPECT_EQ(Keys(dir / "out").size(), 100u) << "refusing changes nothing";
+  options.existing = ExistingShards::kReplace;
+  ASSERT_OK(WriteShards(RandomSamples(20), options));
+  EXPECT_EQ(Keys(dir / "out").size(), 20u);
+}
+
+TEST(WriteShardsTest, BadSamplesAreLeftOutWithinTheBudgetAndNamed) {
+  const TempDir dir;
+  WriteShardsOptions options = Into(dir / "out");
+  options.max_bad_samples = 1;
+  EXPECT_THAT(WriteShards(RandomSamples(60, {3, 40}), options),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("sample 40 of random is bad")));
+  options.max_bad_samples = 2;
+  ASSERT_OK_AND_ASSIGN(const WriteReport report, WriteShards(RandomSamples(60, {3, 40}), options));
+  EXPECT_EQ(report.samples, 58);
+  ASSERT_EQ(report.left_out.size(), 2u);
+  EXPECT_EQ(report.left_out[0].place.url, "random#3");
+  EXPECT_THAT(report.left_out[1].reason, HasSubstr("sample 40 is damaged"));
+}
+
+TEST(WriteShardsTest, OneProcessWritesIntoADirectory) {
+  const TempDir dir;
+  WriteShardsOptions options = Into(dir / "out");
+  Status second;
+  options.progress = [&](const WriteProgress&) {
+    second = WriteShards(RandomSamples(20), Into(dir / "out")).status();
+    return false;
+  };
+  EXPECT_THAT(WriteShards(RandomSamples(20), options), StatusIs(StatusCode::kCancelled));
+  EXPECT_THAT(second, StatusIs(StatusCode::kUnavailable));
+}
+
+TEST(WriteShardsTest, OptionsOutOfRangeAreRefused) {
+  const TempDir dir;
+  const RandomSamples source(3);
+  const auto with = [&](auto change) {
+    WriteShardsOptions options = Into(dir / "out");
+    change(options);
+    return WriteShards(source, options).status();
+  };
+  const auto refused = StatusIs(StatusCode::kInvalidArgument);
+  EXPECT_THAT(with([](auto& o) { o.directory = ""; }), refused);
+  EXPECT_THAT(with([](auto& o) { o.format = "no-such"; }), refused);
+  EXPECT_THAT(with([](auto& o) { o.shard_bytes = 100; }), refused);
+  EXPECT_THAT(with([](auto& o) { o.shard_bytes = std::int64_t{1} << 40; }), refused);
+  EXPECT_THAT(with([](auto& o) { o.shard_samples = 0; }), refused);
+  EXPECT_THAT(with([](auto& o) { o.threads = -1; }), refused);
+  EXPECT_THAT(WriteShards(RandomSamples(0), Into(dir / "out")), refused);
+  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+}
+
+// A source that a program wrote badly.
+class ThrowingSamples final : public SampleSource {
+ public:
+  const std::string& name() const override { return name_; }
+  std::int64_t sample_count() const override { return 5; }
+  std::uint64_t digest() const override { return 0; }
+  std::int64_t size_bytes(std::int64_t) const override { return 1; }
+  void Read(std::span<SampleRead>) const override { throw std::runtime_error("oops"); }
+
+ private:
+  const std::string name_ = "throwing";
+};
+
+TEST(WriteShardsTest, WhatASourceThrowsBecomesAnError) {
+  const TempDir dir;
+  EXPECT_THAT(WriteShards(ThrowingSamples(), Into(dir / "out")),
+              StatusIs(StatusCode::kInternal, HasSubstr("oops")));
+}
+
+}  // namespace
+}  // namespace ait
