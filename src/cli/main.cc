@@ -19,6 +19,7 @@
 #include "cli/program.h"
 #include "cli/run.h"
 #include "cli/shards.h"
+#include "cli/stage.h"
 #include "cli/topo.h"
 
 namespace ait::cli {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ait/data/cache/stage.h"
-#include "ait/data/storage/local_storage.h"
+#include "ait/data/storage/open_storage.h"
 #include "cli/program.h"
 
 namespace ait::cli {
@@ -90,15 +90,8 @@ class ProgressLine {
   bool is_shown_ = false;
 };
 
-StatusOr<std::shared_ptr<const Storage>> OpenSource(const std::string& url) {
-  if (url.find("://") != std::string::npos && !url.starts_with("file://")) {
-    return InvalidArgumentError("cannot stage from ", url, ": only directories are known");
-  }
-  return LocalStorage::Create({});
-}
-
 int CopyAndReport(const std::string& source_url, StageOptions options) {
-  const auto source = OpenSource(source_url);
+  const auto source = OpenStorage(source_url);
   if (!source.ok()) return Fail("stage", source.status());
   ProgressLine line;
   if (::isatty(STDERR_FILENO) != 0) {

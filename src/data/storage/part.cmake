@@ -3,6 +3,7 @@ list(APPEND _headers
   storage/aws_credentials.h
   storage/http_storage.h
   storage/local_storage.h
+  storage/open_storage.h
   storage/retry.h
   storage/s3_storage.h
   storage/sigv4.h
@@ -17,6 +18,7 @@ list(APPEND _sources
   storage/local_list.cc
   storage/local_storage.cc
   storage/mapped_file.cc
+  storage/open_storage.cc
   storage/pool_stream.cc
   storage/read_pool.cc
   storage/read_stream.cc

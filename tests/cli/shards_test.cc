@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// `ait pack files`, `ait convert` and `ait inspect` from outside; what they do is tested in
+// tests/data/format.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/process.h"
+
+namespace ait::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class AitShards : public ::testing::Test {
+ protected:
+  // Samples of two files each, in two folders.
+  std::string Folder(int samples, std::size_t bytes = 100) {
+    const std::string folder = directory_ / "photos";
+    for (const char* name : {"cat", "dog"})
+      std::filesystem::create_directories(folder + "/" + name);
+    for (int i = 0; i < samples; ++i) {
+      const std::string stem = folder + (i % 2 == 0 ? "/cat/" : "/dog/") + std::to_string(1000 + i);
+      std::ofstream(stem + ".jpg") << std::string(bytes, static_cast<char>('a' + i % 26));
+      std::ofstream(stem + ".cls") << i % 2;
+    }
+    return folder;
+  }
+  static Exit Ait(std::vector<std::string> args) {
+    return Process::Spawn({.program = AIT_PROGRAM, .args = std::move(args)}).Wait();
+  }
+  static std::string Read(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  static void ExpectWrongUsage(std::vector<std::string> args, const char* reason) {
+    const Exit exit = Ait(std::move(args));
+    EXPECT_EQ(exit.code, 2);
+    EXPECT_THAT(exit.output, HasSubstr(reason));
+  }
+
+  const TempDir directory_;
+};
+
+TEST_F(AitShards, PacksAFolderAndInspectsIt) {
+  const std::string out = directory_ / "out";
+  Exit exit = Ait({"pack", "files", Folder(30), "--out", out, "--shard-samples", "12"});
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("30 samples in 3 shards"), HasSubstr("read back")));
+  exit = Ait({"inspect", out, "--json", directory_ / "report.json"});
+  EXPECT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("30 in 3 blocks, all read"), HasSubstr("cls, jpg"),
+                                 HasSubstr("key 'cat/1000'"), HasSubstr("none found")));
+  const auto report = nlohmann::json::parse(Read(directory_ / "report.json"));
+  EXPECT_EQ(report["samples"], 30);
+  EXPECT_EQ(report["findings"], 0);
+  EXPECT_EQ(report["first"].size(), 3u);
+  EXPECT_EQ(report["fields"]["jpg"], 30);
+}
+
+TEST_F(AitShards, PackingAgainDoesNothingAndOtherShardsAreKept) {
+  const std::string folder = Folder(10), out = directory_ / "out";
+  ASSERT_EQ(Ait({"pack", "files", folder, "--out", out}).code, 0);
+  Exit exit = Ait({"pack", "files", folder, "--out", out});
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_THAT(exit.output, HasSubstr("1 of them by an earlier run"));
+  std::ofstream(folder + "/cat/9999.jpg") << "new";
+  exit = Ait({"pack", "files", folder, "--out", out});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, HasSubstr("holds 1 shards of other samples"));
+  exit = Ait({"pack", "files", folder, "--out", out, "--force"});
+  EXPECT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, HasSubstr("11 samples"));
+}
+
+TEST_F(AitShards, ConvertsFromOneFormatToAnotherAndBack) {
+  const std::string tars = directory_ / "tars", records = directory_ / "records",
+                    back = directory_ / "back";
+  ASSERT_EQ(Ait({"pack", "files", Folder(20), "--out", tars}).code, 0);
+  Exit exit = Ait({"convert", tars, "--out", records, "--format", "tfrecord"});
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  exit = Ait({"inspect", records + "/00000.tfrecord"});
+  EXPECT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("tfrecord"), HasSubstr("20 in 1 block, all read")));
+}
+
+TEST_F(AitShards, DamageIsFoundAndNamed) {
+  const std::string out = directory_ / "out";
+  ASSERT_EQ(Ait({"pack", "files", Folder(10), "--out", out}).code, 0);
+  const std::string shard = out + "/00000.tar";
+  std::string bytes = Read(shard);
+  bytes[600] ^= 1;  // within the first file
+  std::ofstream(shard, std::ios::binary) << bytes;
+  Exit exit = Ait({"inspect", out});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("1 finding"), HasSubstr("00000.tar")));
+  std::filesystem::resize_file(shard, 3000);
+  exit = Ait({"inspect", shard});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, HasSubstr("00000.tar"));
+}
+
+TEST_F(AitShards, AKilledRunGoesOnToTheSameShards) {
+  const std::string folder = Folder(600, 20'000), whole = directory_ / "whole",
+                    out = directory_ / "out";
+  const auto args = [&](const std::string& to) {
+    return std::vector<std::string>{"pack",         "files", folder,   "--out", to,
+                                    "--shard-size", "256K",  "--jobs", "2"};
+  };
+  ASSERT_EQ(Ait(args(whole)).code, 0);
+  for (int i = 0; i < 4; ++i) {
+    Process run = Process::Spawn({.program = AIT_PROGRAM, .args = args(out)});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + 40 * i));
+    run.Signal(SIGKILL);
+    run.Wait();
+  }
+  const Exit exit = Ait(args(out));
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  int shards = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(whole)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() == '.') continue;
+    EXPECT_EQ(Read(out + "/" + name), Read(entry.path().string())) << name;
+    ++shards;
+  }
+  EXPECT_GT(shards, 20);
+}
+
+TEST_F(AitShards, TenThingsThatCannotBe) {
+  const std::string folder = Folder(2), out = directory_ / "out";
+  ExpectWrongUsage({"pack", "files", "--out", out}, "nothing to read is named");
+  ExpectWrongUsage({"pack", "files", folder, folder, "--out", out}, "one source is read");
+  ExpectWrongUsage({"pack", "files", folder}, "no --out DIR");
+  ExpectWrongUsage({"pack", "files", folder, "--out", out, "--jobs", "0"}, "--jobs");
+  ExpectWrongUsage({"pack", "files", folder, "--out", out, "--shard-size", "x"}, "--shard-size");
+  ExpectWrongUsage({"pack", "files", folder, "--out", out, "--no-such"}, "no-such");
+  ExpectWrongUsage({"inspect"}, "one path or URL");
+  ExpectWrongUsage({"inspect", folder, "--samples", "-1"}, "--samples");
+  for (const auto& [args, reason] :
+       {std::pair(std::vector<std::string>{"pack", "files", directory_ / "gone", "--out", out},
+                  "gone"),
+        std::pair(std::vector<std::string>{"convert", folder, "--out", out, "--format", "zip"},
+                  "'zip' cannot be written"),
+        std::pair(std::vector<std::string>{"convert", folder, "--out", out, "--shard-size", "1K"},
+                  "shards of 1024 bytes"),
+        std::pair(std::vector<std::string>{"convert", "ftp://host/x", "--out", out}, "ftp")}) {
+    const Exit exit = Ait(args);
+    EXPECT_EQ(exit.code, 1) << exit.output;
+    EXPECT_THAT(exit.output, HasSubstr(reason));
+  }
+}
+
+}  // namespace
+}  // namespace ait::testing
