@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "data/plan/plan_test_support.h"
@@ -322,6 +323,52 @@ TEST(DataPlan, HasADigestOfItsOrder) {
   const std::vector<PlanSource> other_blocks = {Source("a", 40, {0, 21}), sources[1]};
   EXPECT_EQ(digest(none, other_blocks), same);
   expect_other([](DataPlanOptions& o) { o.order = SampleOrder::kBlockShuffled; }, other_blocks);
+}
+
+// States outlive programs: the digest never changes. By testdata/plan_orders.py.
+TEST(DataPlan, HasTheDocumentedDigest) {
+  const PlanSource one = {.name = "one", .count = 1000, .digest = 0x1234};
+  const PlanSource two = {.name = "two", .count = 60, .digest = 0x5678};
+  PlanSource blocks = one;
+  blocks.block_begins = {0, 500};
+  PlanSource lengths = one;
+  lengths.lengths = {.of = [](std::int64_t) { return 1; }, .digest = 9};
+  const auto digest = [](std::vector<PlanSource> sources, DataPlanOptions options) {
+    options.seed = 1;
+    options.epochs = 9;
+    return Make(std::move(sources), options).digest();
+  };
+  EXPECT_EQ(digest({one}, {}), 0x8bd64c6616bdf508u);
+  EXPECT_EQ(digest({one}, {.order = SampleOrder::kSequential}), 0xac054985e5a1c713u);
+  EXPECT_EQ(digest({blocks}, {.order = SampleOrder::kBlockShuffled}), 0x92b78c70627796c0u);
+  EXPECT_EQ(
+      digest({one, two}, {.stages = {{.shares = {{.weight = 7}, {.weight = 3}}},
+                                     {.first_epoch = 5,
+                                      .shares = {{.subset = {.begin = 1, .end = 100, .stride = 3}},
+                                                 {.repeat = 1.5, .subset = {.ids = {4, 9}}}}}}}),
+      0xb5192cf505187b10u);
+  EXPECT_EQ(digest({lengths}, {.bucketing = {.window_samples = 100, .group_samples = 10}}),
+            0xf0b63c50b40bd9fbu);
+  EXPECT_EQ(digest({lengths}, {.packing = {.window_samples = 100, .row_budget = 2048}}),
+            0x2d0eccb0873a155bu);
+}
+
+// At any time, from any thread.
+TEST(DataPlan, IsTheSameFromManyThreads) {
+  RandomPlans random(12);
+  for (int round = 0; round < 10; ++round) {
+    const std::vector<PlanSource> sources = random.Sources(200);
+    const DataPlan plan = Make(sources, random.Options());
+    const Delivery once = Deliver(plan, plan.start(), 2);
+    const DataPlan fresh = Make(sources, plan.options());
+    std::vector<std::uint64_t> hashes(4);
+    std::vector<std::jthread> threads;
+    for (std::uint64_t& hash : hashes) {
+      threads.emplace_back([&] { hash = HashOf(Deliver(fresh, fresh.start(), 3).samples); });
+    }
+    threads.clear();
+    for (const std::uint64_t hash : hashes) EXPECT_EQ(hash, HashOf(once.samples));
+  }
 }
 
 TEST(DataPlan, SaysHowFarEverySourceIs) {

@@ -90,6 +90,16 @@ def mixture(sizes, weights, seed, count):
     return draws
 
 
+def first_exhausted(sizes, weights):
+    turns, had, place = pattern(weights), [0] * len(sizes), 0
+    while True:
+        s = turns[place % len(turns)]
+        if had[s] == sizes[s]:
+            return place
+        had[s] += 1
+        place += 1
+
+
 def bucket(lengths, group, seed, epoch, window):
     ordered = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups = len(ordered) // group
@@ -113,8 +123,35 @@ def pack(lengths, budget, seed, epoch, window):
     return [sorted(rows[order(r)]) for r in range(len(rows))]
 
 
-def digest_lengths(count):
+def lengths_of(count):
     return [i * 7 % 11 for i in range(count)]
+
+
+def folded(*words):
+    d = 0
+    for w in words:
+        d = fold(d, w)
+    return d
+
+
+def subset(size, begin=0, stride=1):
+    return folded(size, begin, stride)
+
+
+def together(first_epoch, *members):
+    """members: (source, digest of the subset, items)"""
+    return folded(1, first_epoch, *[w for m in members for w in m])
+
+
+def mixed(first_epoch, end, epoch_size, *members):
+    """members: (source, digest of the subset, weight)"""
+    return folded(2, first_epoch, end, *[w for m in members for w in m], epoch_size)
+
+
+def plan_digest(seed, order, sources, stages, window_blocks=0, bucketing=(0, 0), packing=(0, 0)):
+    """sources: what is folded of each"""
+    words = [w for s in sources for w in s]
+    return folded(1, seed, order, window_blocks, len(sources), *words, len(stages), *stages, *bucketing, *packing)
 
 
 if __name__ == "__main__":
@@ -133,11 +170,21 @@ if __name__ == "__main__":
     rest = permutation(4, seed_of(1, REST, 0), 0)
     whole = permutation(6, 1, 0)
     print("repeat 1.5 of 4", [i if i < 4 else rest(i - 4) for i in map(whole, range(6))])
-    lengths = digest_lengths(12)
+    lengths = lengths_of(12)
     print("bucket", bucket(lengths, 5, 1, 0, 0), [lengths[i] for i in bucket(lengths, 5, 1, 0, 0)])
     print("pack", pack(lengths, 12, 1, 0, 0))
     order = permutation(24, 1, 0)
     ids = [order(i) for i in range(24)]
     second = [ids[12 + i] for row in pack([i * 7 % 11 for i in ids[12:]], 12, 1, 0, 1) for i in row]
     print("second window packed", second)
-    print("digest", f"{fold(0, 1):016x}")
+    one, two = (0x1234, 1000), (0x5678, 60)
+    digests = [
+        plan_digest(1, 0, [one], [together(0, (0, subset(1000), 1000))]),
+        plan_digest(1, 1, [one], [together(0, (0, subset(1000), 1000))]),
+        plan_digest(1, 2, [(*one, 2, 0, 500)], [together(0, (0, subset(1000), 1000))], window_blocks=16),
+        plan_digest(1, 0, [one, two], [mixed(0, 0, first_exhausted([1000, 60], [7, 3]), (0, subset(1000), 7), (1, subset(60), 3)),
+                                       together(5, (0, subset(33, 1, 3), 33), (1, folded(2, 4, 9), 3))]),
+        plan_digest(1, 0, [(*one, 9)], [together(0, (0, subset(1000), 1000))], bucketing=(100, 10)),
+        plan_digest(1, 0, [(*one, 9)], [together(0, (0, subset(1000), 1000))], packing=(100, 2048)),
+    ]
+    print("digests", " ".join(f"{d:016x}" for d in digests))
