@@ -47,6 +47,8 @@ class CacheCore {
   Status Read(const CachedParts& object, std::int64_t offset, std::span<std::byte> out) const;
   /// Brings the part that holds `offset` into the lowest tier, and compares it there.
   Status Warm(const CachedParts& object, std::int64_t offset) const;
+  /// What an object of this size takes of a budget, heads included.
+  std::int64_t KeptBytes(std::int64_t size) const;
 
  private:
   struct Place;   // a part of an object, and the range in it that is wanted

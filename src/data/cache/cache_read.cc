@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ait/base/types.h"
 #include "ait/data/crc32c.h"
 #include "data/cache/cache_core_internal.h"
 
@@ -137,6 +138,16 @@ Status CacheCore::ReadEntry(const CachedParts& object, std::int64_t entry, std::
   return OkStatus();
 }
 
+std::int64_t CacheCore::KeptBytes(std::int64_t size) const {
+  std::int64_t bytes = 0;
+  for (std::int64_t first = 0; first < size; first += options_.entry_bytes) {
+    const PartMapHeader header = {.part_bytes = options_.part_bytes,
+                                  .length_bytes = std::min(options_.entry_bytes, size - first)};
+    bytes += header.data_offset() + RoundUp(header.length_bytes, 4096);
+  }
+  return bytes;
+}
+
 Status CacheCore::Warm(const CachedParts& object, std::int64_t offset) const {
   const std::int64_t inner = offset % options_.entry_bytes;
   return ReadPart({.object = object,
@@ -208,7 +219,10 @@ StatusOr<CacheCore::Served> CacheCore::ReadReady(std::size_t tier, const Place& 
   const Status read = entry->Read(options_.part_bytes * place.part + place.offset, out);
   if (!read.ok()) {
     entry->Distrust(place.part);
-    AIT_RETURN_IF_ERROR(NoteFault(*tiers_[tier], read));
+    // A file that was cut short is damage, found again and put right by who downloads the part.
+    if (read.code() != StatusCode::kDataLoss) {
+      AIT_RETURN_IF_ERROR(NoteFault(*tiers_[tier], read));
+    }
     return Served::kAbsent;
   }
   NoteHit(tier, place, place.part, *entry, out.size());

@@ -55,7 +55,9 @@ class Directory final : public CacheShelf {
     if (made.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
       // The directory of the first two digits is made when it is needed.
       const std::string parent = path.substr(0, path.rfind('/'));
-      if (errno != ENOENT || (::mkdir(parent.c_str(), 0777) != 0 && errno != EEXIST) ||
+      if (errno != ENOENT ||
+          (::mkdir((path_ + "/objects").c_str(), 0777) != 0 && errno != EEXIST) ||
+          (::mkdir(parent.c_str(), 0777) != 0 && errno != EEXIST) ||
           ::rename(temporary.c_str(), path.c_str()) != 0) {
         made = ErrnoError(errno, "cannot rename ", temporary, " to ", path);
       }

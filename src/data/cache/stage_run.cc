@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "ait/base/durable_file.h"
@@ -120,7 +120,11 @@ class Staging {
       }
     };
     std::vector<std::jthread> threads;
-    for (int i = 1; i < options_.threads; ++i) threads.emplace_back(worker);
+    try {
+      for (int i = 1; i < options_.threads; ++i) threads.emplace_back(worker);
+    } catch (const std::system_error&) {
+      // Fewer threads do it too.
+    }
     worker();
     threads.clear();  // joins
     if (!result.ok()) {

@@ -2,6 +2,7 @@
 // Bringing whole prefixes into the cache.
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,7 +27,11 @@ class Warming {
   StatusOr<WarmProgress> Run() {
     const auto count = static_cast<std::size_t>(options_.threads);
     std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    try {
+      for (std::size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    } catch (const std::system_error&) {
+      // Fewer threads do it too.
+    }
     Work();
     threads.clear();  // joins
     if (!status_.ok()) return status_;
@@ -117,14 +122,14 @@ StatusOr<WarmProgress> TieredCache::Warm(const std::string& prefix,
   std::int64_t bytes = 0;
   AIT_RETURN_IF_ERROR(core_->storage().List(prefix, [&](const ObjectInfo& object) {
     objects.push_back(object);
-    bytes += object.size_bytes;
+    bytes += core_->KeptBytes(object.size_bytes);
     return OkStatus();
   }));
   if (core_->tiers().empty()) {
     return FailedPreconditionError("no tier of the cache can be used");
   }
   if (const auto& tier = *core_->tiers().back(); bytes > tier.budget_bytes()) {
-    return ResourceExhaustedError(prefix, " has ", bytes, " bytes in ", objects.size(),
+    return ResourceExhaustedError(prefix, " takes ", bytes, " bytes for ", objects.size(),
                                   " objects, the budget of the ", tier.label(), " tier is ",
                                   tier.budget_bytes(), "; raise it, or warm less");
   }
