@@ -19,7 +19,7 @@ namespace ait::cli {
 namespace {
 
 constexpr char kExamples[] = R"(
-SRC is a directory, or a URL that ends in '/'. Every file below it becomes a file of the same name
+SRC is a directory, or s3://BUCKET/PREFIX/. Every file below it becomes a file of the same name
 below DIR, which a run then opens instead of SRC. A copy that was ended goes on where it was. Files
 are read back before they get their names; ait-stage.json in DIR has their checksums.
 

@@ -74,6 +74,7 @@ TEST_F(AitStage, SaysWhatIsWrong) {
   const Exit exit = Stage({directory_ / "gone", out_});
   EXPECT_EQ(exit.code, 1);
   EXPECT_THAT(exit.output, HasSubstr("gone"));
+  EXPECT_THAT(Stage({"gopher://x/", out_}).output, HasSubstr("gopher"));
   EXPECT_THAT(Stage({"--help"}).output, HasSubstr("--dry-run"));
 }
 

@@ -53,7 +53,8 @@ Status StagePlan::ListSource(const Storage& source, const std::string& prefix,
                              std::int64_t part_bytes) {
   return source.List(prefix, [&](const ObjectInfo& object) -> Status {
     if (!object.url.starts_with(prefix)) {
-      return InternalError(source.name(), " lists ", object.url, " below ", prefix);
+      return InvalidArgumentError(source.name(), " names what lies below ", prefix, " ", object.url,
+                                  "; write the prefix as it does");
     }
     std::string_view name = std::string_view(object.url).substr(prefix.size());
     if (name.empty()) {

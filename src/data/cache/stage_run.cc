@@ -28,6 +28,14 @@ using State = StagedFile::State;
 // Damage that comes back is the disk's, not an accident's.
 constexpr int kMostRepairs = 3;
 
+// An ETag without its quotes, which some services leave out of their lists.
+std::string_view Bare(std::string_view version) {
+  if (version.size() >= 2 && version.starts_with('"') && version.ends_with('"')) {
+    version = version.substr(1, version.size() - 2);
+  }
+  return version;
+}
+
 // A file that is being worked on by one or more threads; open while one of them has a part of it.
 struct OpenFile {
   std::shared_ptr<const StoredObject> object;
@@ -144,7 +152,8 @@ class Staging {
     }
     if (with_source && open->object == nullptr) {
       AIT_ASSIGN_OR_RETURN(auto object, source_.Open(file.url));
-      if (object->info().size_bytes != file.size_bytes || object->info().version != file.version) {
+      const ObjectInfo& found = object->info();
+      if (found.size_bytes != file.size_bytes || Bare(found.version) != Bare(file.version)) {
         return AbortedError(file.url, " changed since it was listed; stage again");
       }
       open->object = std::move(object);
