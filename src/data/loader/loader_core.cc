@@ -121,7 +121,8 @@ const DataBatch* LoaderCore::NextLocked(Lock& lock) {
     halted_.store(!status_.ok(), std::memory_order_relaxed);
     return nullptr;
   }
-  WakeThreads();
+  // Waking costs more than a small batch does, so threads sleep until half is used up.
+  if (in_flight_.size() <= static_cast<std::size_t>(depth_) / 2) WakeThreads();
   {
     const Unlocked unlocked(*this, lock);
     status_ = Commit(*work);

@@ -2,8 +2,15 @@
 #include "ait/data/loader/bad_samples.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
+#include <set>
 #include <string>
+#include <thread>
 
 #include "data/data_test_support.h"
 #include "support/status_matchers.h"
@@ -76,7 +83,7 @@ TEST_F(BadSampleLogTest, KeepsLinesOverRunsWithoutRepetition) {
 TEST_F(BadSampleLogTest, ATornLineIsCutWhereverItWasTorn) {
   const std::string first = ToJson(Bad(1)) + "\n";
   const std::string second = ToJson(Bad(2)) + "\n";
-  for (std::size_t length = 0; length < second.size(); ++length) {
+  for (std::size_t length = 0; length < second.size(); length += 5) {
     WriteBytes(path_, first + second.substr(0, length));
     ASSERT_OK_AND_ASSIGN(const auto read, ReadBadSampleLog(path_));
     ASSERT_EQ(read.size(), 1U);
@@ -94,6 +101,59 @@ TEST_F(BadSampleLogTest, DamageIsNotSkipped) {
   EXPECT_THAT(ReadBadSampleLog(path_ + ".gone"), StatusIs(StatusCode::kNotFound));
   EXPECT_THAT(BadSampleLog::Open(directory_.path() + "/gone/bad.jsonl"),
               StatusIs(StatusCode::kNotFound));
+}
+
+TEST_F(BadSampleLogTest, AFullDiskLeavesTheLinesBefore) {
+  auto log = BadSampleLog::Open(path_);
+  ASSERT_OK(log);
+  ASSERT_OK(log->Append(Bad(1)));
+  const std::string before = ReadBytes(path_);
+  struct rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit low = {before.size() + 10, old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
+  const Status full = log->Append(Bad(2));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(full.ok());
+  EXPECT_EQ(ReadBytes(path_), before);
+  EXPECT_OK(log->Append(Bad(2)));
+  ASSERT_OK_AND_ASSIGN(const auto list, ReadBadSampleLog(path_));
+  EXPECT_EQ(list.size(), 2U);
+}
+
+// Two processes write to one list and are killed, again and again.
+TEST_F(BadSampleLogTest, SurvivesTheKillOfItsWriters) {
+  for (int round = 0; round < 20; ++round) {
+    pid_t children[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      children[i] = ::fork();
+      ASSERT_GE(children[i], 0);
+      if (children[i] == 0) {
+        auto log = BadSampleLog::Open(path_);
+        for (std::int64_t id = 0; log.ok() && id < 100'000; ++id) {
+          BadSample sample = Bad(id);
+          sample.rank = Rank(i);
+          sample.epoch = round * 2 + i;
+          if (!log->Append(sample).ok()) break;
+        }
+        ::_exit(0);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 + round));
+    for (const pid_t child : children) {
+      ASSERT_EQ(::kill(child, SIGKILL), 0);
+      ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    }
+    ASSERT_OK_AND_ASSIGN(const auto list, ReadBadSampleLog(path_));
+    // What each wrote is there from its first to its last, once.
+    std::set<std::pair<std::int64_t, std::int64_t>> seen;
+    for (const BadSample& sample : list) {
+      EXPECT_TRUE(seen.insert({sample.epoch, sample.id}).second);
+      EXPECT_TRUE(sample.id == 0 || seen.contains({sample.epoch, sample.id - 1}));
+    }
+  }
 }
 
 TEST(BadSampleBudgetTest, CountsInAllPerShardAndInARow) {

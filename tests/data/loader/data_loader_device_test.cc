@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ait/data/loader/data_loader.h"
+#include "ait/device/buffer.h"
 #include "ait/device/stream.h"
 #include "data/loader/loader_test_support.h"
 #include "support/fake_gpu.h"

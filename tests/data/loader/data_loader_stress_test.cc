@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaving a loader at any moment, and the bound of its memory.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -275,15 +277,37 @@ TEST(DataLoaderStressTest, TheWatchdogNamesWhatIsSlow) {
   }
 }
 
+TEST(DataLoaderStressTest, AForkedChildGetsAnErrorAndMayDestroyIt) {
+  auto loader = DataLoader::Create(std::make_shared<ScatteredPlan>(400, 8),
+                                   {std::make_shared<NumberSource>(400)}, {.threads = 3});
+  ASSERT_OK(loader);
+  ASSERT_NE(loader->Next(), nullptr);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(20);
+    bool good = loader->Next() == nullptr;
+    good = good && loader->status().code() == StatusCode::kFailedPrecondition;
+    {
+      const DataLoader gone = *std::move(loader);
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  int result = -1;
+  ASSERT_EQ(::waitpid(child, &result, 0), child);
+  EXPECT_TRUE(WIFEXITED(result) && WEXITSTATUS(result) == 0) << result;
+  EXPECT_NE(loader->Next(), nullptr);
+}
+
 // How far it reads ahead follows from whether the consumer waits.
 TEST(DataLoaderStressTest, DepthGrowsWhileTheConsumerWaitsAndShrinksAfter) {
-  const auto source = std::make_shared<NumberSource>(4000);
+  const auto source = std::make_shared<NumberSource>(400'000);
   std::atomic<bool> slow = true;
   source->on_read = [&](std::int64_t) {
     if (slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
     return OkStatus();
   };
-  auto loader = DataLoader::Create(std::make_shared<ScatteredPlan>(4000, 2), {source},
+  auto loader = DataLoader::Create(std::make_shared<ScatteredPlan>(400'000, 2), {source},
                                    {.threads = 1, .max_ahead = 32});
   ASSERT_OK(loader);
   const int before = loader->statistics().depth;
@@ -293,7 +317,7 @@ TEST(DataLoaderStressTest, DepthGrowsWhileTheConsumerWaitsAndShrinksAfter) {
   EXPECT_LE(grown, 32);
   slow = false;
   int shrunk = grown;
-  for (int i = 0; i < 1500 && shrunk >= grown; ++i) {
+  for (int i = 0; i < 30'000 && shrunk >= grown; ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(300));
     ASSERT_NE(loader->Next(), nullptr);
     shrunk = loader->statistics().depth;
