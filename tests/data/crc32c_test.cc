@@ -42,6 +42,18 @@ TEST(Crc32c, TableAndInstructionAgree) {
   }
 }
 
+TEST(Crc32c, TableAndInstructionAgreeOnLongTexts) {
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += static_cast<char>(i * i >> 3);
+  for (const std::size_t length : {767, 768, 769, 1536, 4096, 12287, 12288, 12289, 13056, 29'991}) {
+    for (const std::size_t from : {0, 1, 7}) {
+      const auto bytes = std::as_bytes(std::span(text)).subspan(from, length);
+      EXPECT_EQ(internal::Crc32cByTable(bytes, 17), internal::Crc32cByInstruction(bytes, 17))
+          << length;
+    }
+  }
+}
+
 TEST(Crc32c, ChangesWithEveryBit) {
   std::string text(100, 'x');
   const std::uint32_t before = CrcOf(text);

@@ -17,7 +17,7 @@
 namespace ait::inline v0 {
 
 /// The checksum of what `crc` covers followed by `data`. Uses the instruction of the CPU where
-/// there is one (about 8 GB/s), else a table (about 1.5 GB/s). **Thread-safety.** Pure function.
+/// there is one (10 to 20 GB/s from a kilobyte on), else a table (about 1.5 GB/s). **Thread-safety.** Pure function.
 std::uint32_t Crc32c(std::span<const std::byte> data, std::uint32_t crc = 0);
 
 }  // namespace ait::inline v0

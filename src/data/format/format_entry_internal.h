@@ -28,8 +28,8 @@ struct ShardFormat {
   /// `head` holds its first bytes, at most 4096.
   int (*match)(std::string_view url, std::span<const std::byte> head);
   StatusOr<std::unique_ptr<ShardReader>> (*open)(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions& options,
-                                           std::shared_ptr<const StoredObject> index);
+                                                 const ShardOptions& options,
+                                                 std::shared_ptr<const StoredObject> index);
   /// nullptr: only read.
   StatusOr<std::unique_ptr<ShardWriter>> (*create)(const std::string& path,
                                                    const ShardWriterOptions& options);
@@ -37,6 +37,10 @@ struct ShardFormat {
   std::string_view file_prefix = {};
   /// Ends a directory of shards (their names in order), such as by an index; nullptr: nothing to do.
   Status (*finish)(const std::string& directory, std::span<const std::string> files) = nullptr;
+  /// Reads in one pass without a table of records; nullptr: the shard is opened for it.
+  StatusOr<std::unique_ptr<SampleStream>> (*stream)(
+      std::shared_ptr<const StoredObject> object, const ShardOptions& options,
+      const StreamOptions& stream_options, std::shared_ptr<const ShardIndex> index) = nullptr;
 };
 
 /// A format of directories with an index of their own.

@@ -92,4 +92,102 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenSamples(std::shared_ptr<const 
                                           options);
 }
 
+namespace {
+
+// The streams of shards one after the other.
+class ShardStreams final : public SampleStream {
+ public:
+  ShardStreams(std::shared_ptr<const Storage> storage, std::vector<std::string> urls,
+               const ShardOptions& options, const StreamOptions& stream)
+      : storage_(std::move(storage)),
+        urls_(std::move(urls)),
+        options_(options),
+        stream_options_(stream) {}
+
+  StatusOr<bool> Next(Sample& sample) override {
+    while (true) {
+      if (stream_ == nullptr) {
+        if (next_url_ == urls_.size()) return false;
+        // Views of the last shard would keep its blocks.
+        for (SampleField& field : sample.fields) field.value = ByteView();
+        AIT_RETURN_IF_ERROR(OpenNext());
+      }
+      StatusOr<bool> is_there = stream_->Next(sample);
+      if (is_there.ok() && *is_there) {
+        sample.id = next_id_++;
+        return true;
+      }
+      if (!is_there.ok()) {
+        // An error that stays is given once, then the next shard is begun.
+        if (is_there.status() == last_error_) {
+          Close();
+          continue;
+        }
+        last_error_ = is_there.status();
+        return last_error_;
+      }
+      Close();
+    }
+  }
+
+ private:
+  void Close() {
+    stream_ = nullptr;
+    shard_ = nullptr;
+    last_error_ = OkStatus();
+  }
+
+  Status OpenNext() {
+    const std::string& url = urls_[next_url_++];
+    AIT_ASSIGN_OR_RETURN(auto object, storage_->Open(url));
+    std::shared_ptr<const StoredObject> index;
+    if (options_.check == ShardCheck::kContents) {
+      auto opened = storage_->Open(IndexPath(url));
+      if (opened.ok()) index = *std::move(opened);
+    }
+    std::string_view name = options_.format;
+    if (name.empty()) {
+      AIT_ASSIGN_OR_RETURN(name, FormatOf(*object));
+    }
+    const internal::ShardFormat* format = internal::ShardFormatNamed(name);
+    if (format != nullptr && format->stream != nullptr && index == nullptr && !IsCompressed(url)) {
+      AIT_ASSIGN_OR_RETURN(stream_,
+                           format->stream(std::move(object), options_, stream_options_, nullptr));
+      return OkStatus();
+    }
+    ShardOptions options = options_;
+    options.format = name;
+    AIT_ASSIGN_OR_RETURN(shard_, OpenShard(std::move(object), options, std::move(index)));
+    AIT_ASSIGN_OR_RETURN(stream_, shard_->Stream(stream_options_));
+    return OkStatus();
+  }
+
+  static bool IsCompressed(std::string_view url) {
+    for (const std::string_view suffix : {".gz", ".tgz", ".zst", ".lz4"}) {
+      if (url.ends_with(suffix)) return true;
+    }
+    return false;
+  }
+
+  const std::shared_ptr<const Storage> storage_;
+  const std::vector<std::string> urls_;
+  const ShardOptions options_;
+  const StreamOptions stream_options_;
+  std::size_t next_url_ = 0;
+  std::int64_t next_id_ = 0;
+  std::unique_ptr<ShardReader> shard_;  // outlives its stream
+  std::unique_ptr<SampleStream> stream_;
+  Status last_error_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SampleStream>> StreamSamples(std::shared_ptr<const Storage> storage,
+                                                      std::vector<std::string> urls,
+                                                      const SamplesOptions& options,
+                                                      const StreamOptions& stream) {
+  if (urls.empty()) return NotFoundError("no shards to stream");
+  return std::make_unique<ShardStreams>(std::move(storage), std::move(urls), options.shard, stream);
+}
+
 }  // namespace ait::inline v0

@@ -120,7 +120,7 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
   entry.format = shard->format();
   ShardIndex table;
   table.format = shard->format();
-  table.shard_bytes = entry.file.shard.size_bytes;
+  table.shard_bytes = shard->object().info().size_bytes;  // another size if it was unpacked
   table.key_rule = options_.shard.key_rule;
   for (std::int64_t record = 0; record < entry.count; ++record) {
     table.extents.push_back(shard->extent(record));

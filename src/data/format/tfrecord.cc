@@ -237,6 +237,7 @@ const ShardFormat kTfrecordFormat = {
     .match = Match,
     .open = Open,
     .create = CreateTfrecord,
+    .stream = StreamTfrecord,
 };
 
 }  // namespace ait::inline v0::internal

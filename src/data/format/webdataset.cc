@@ -173,6 +173,7 @@ const ShardFormat kWebDatasetFormat = {
     .match = Match,
     .open = Open,
     .create = CreateTar,
+    .stream = StreamTar,
 };
 
 }  // namespace ait::inline v0::internal

@@ -207,5 +207,46 @@ TEST(OpenSamplesTest, ABadSampleSpoilsNoOther) {
   EXPECT_EQ(samples->size_bytes(0), 1024);
 }
 
+TEST(OpenSamplesTest, AStreamGoesThroughAllShards) {
+  for (const ShardCheck check : {ShardCheck::kStructure, ShardCheck::kContents}) {
+    auto storage = std::make_shared<MapStorage>();
+    const int count = PutShards(*storage, 20, true);
+    std::vector<std::string> urls;
+    for (int s = 0; s < 20; ++s) urls.push_back(ShardName(s));
+    SamplesOptions options;
+    options.shard.check = check;
+    ASSERT_OK_AND_ASSIGN(const auto stream,
+                         StreamSamples(storage, urls, options, {.block_bytes = 2000}));
+    Sample sample;
+    for (int i = 0; i < count; ++i) {
+      ASSERT_OK_AND_ASSIGN(const bool is_there, stream->Next(sample));
+      ASSERT_TRUE(is_there);
+      EXPECT_EQ(sample.id, i);
+      EXPECT_EQ(Shown(sample), Expected(i));
+    }
+    ASSERT_OK_AND_ASSIGN(const bool is_there, stream->Next(sample));
+    EXPECT_FALSE(is_there);
+  }
+  EXPECT_THAT(StreamSamples(std::make_shared<MapStorage>(), {}), StatusIs(StatusCode::kNotFound));
+}
+
+TEST(OpenSamplesTest, AStreamTellsOfABadShardOnceAndGoesOn) {
+  auto storage = std::make_shared<MapStorage>();
+  storage->Put("0.tar", TarBytes({{"a.x", "1"}}));
+  storage->Put("1.tar", TarBytes({{"b.x", "2"}, {"c.x", "3"}}, 0));  // cut off
+  storage->Put("3.tar", TarBytes({{"d.x", "4"}}));
+  ASSERT_OK_AND_ASSIGN(const auto stream,
+                       StreamSamples(storage, {"0.tar", "1.tar", "2.tar", "3.tar"}));
+  Sample sample;
+  std::vector<std::string> seen;
+  while (true) {
+    const StatusOr<bool> is_there = stream->Next(sample);
+    if (is_there.ok() && !*is_there) break;
+    seen.push_back(is_there.ok() ? sample.key : CodeName(is_there.status().code()));
+    ASSERT_LT(seen.size(), 10u);
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"a", "b", "DATA_LOSS", "NOT_FOUND", "d"}));
+}
+
 }  // namespace
 }  // namespace ait

@@ -30,9 +30,9 @@ namespace ait::inline v0 {
 /// `index` is given and fits, else from the file (docs/data-formats.md says how much of it).
 /// **Errors.** InvalidArgument: no known format, or a field that makes no sense; DataLoss:
 /// truncated or damaged; Unimplemented: a variant that is not read; those of the object.
-StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObject> object,
-                                           const ShardOptions& options = {},
-                                           std::shared_ptr<const StoredObject> index = nullptr);
+StatusOr<std::unique_ptr<ShardReader>> OpenShard(
+    std::shared_ptr<const StoredObject> object, const ShardOptions& options = {},
+    std::shared_ptr<const StoredObject> index = nullptr);
 
 /// What can be opened and started: "webdataset", "tfrecord", "mds", …
 struct FormatInfo {
@@ -77,6 +77,17 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenSamples(std::shared_ptr<const 
 StatusOr<std::shared_ptr<const SampleSource>> OpenSamples(std::shared_ptr<const Storage> storage,
                                                           const std::vector<std::string>& urls,
                                                           const SamplesOptions& options = {});
+
+/// All samples of many shards in order, in one pass and one thread: the fast way to read everything
+/// once. Needs no index; WebDataset tars and TFRecord files are then read without looking for
+/// their records first. `id` counts through all shards. One shard is open at a time, and its blocks
+/// are used again when no sample views them: keep one `Sample` and hand it to `Next` each time.
+/// `offset_bytes` and `length_bytes` of the stream options are not used.
+/// **Errors.** When a shard is opened, those of `OpenShard`; the next call goes on with the next one.
+StatusOr<std::unique_ptr<SampleStream>> StreamSamples(std::shared_ptr<const Storage> storage,
+                                                      std::vector<std::string> urls,
+                                                      const SamplesOptions& options = {},
+                                                      const StreamOptions& stream = {});
 
 }  // namespace ait::inline v0
 
