@@ -107,7 +107,7 @@ class CacheTier {
 
   const std::unique_ptr<CacheShelf> shelf_;
   const TierOptions options_;
-  std::timed_mutex control_mutex_;  // the lock of `control` is that of the process
+  std::mutex control_mutex_;  // the lock of `control` is that of the process
   std::atomic<std::int64_t> no_room_until_{0};
   std::atomic<std::int64_t> resting_until_{0};
   std::atomic<std::int64_t> close_idle_at_{0};
