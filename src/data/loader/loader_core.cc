@@ -33,6 +33,7 @@ LoaderCore::LoaderCore(std::shared_ptr<const BatchPlan> plan,
       taken_at_(SystemClock().now()) {
   state_.plan_digest = plan_->digest();
   planned_to_ = state_;
+  for (const auto& source : sources_) digests_.push_back(source->digest());
   depth_ = std::min(options_.max_ahead, std::max(thread_count_, 1) + 1);
   for (int i = 0; i < std::max(threads, 1); ++i) {
     activities_.push_back(std::make_unique<Activity>());
@@ -154,6 +155,7 @@ BatchWork* LoaderCore::WaitForBatch(Lock& lock) {
     if (in_flight_.empty() && plan_has_ended_) {
       status_ = plan_status_;
       is_end_ = status_.ok();
+      if (is_end_) AdvanceState();  // the last ones may have been delivered before
       break;
     }
     if (thread_count_ == 0) {
@@ -311,6 +313,11 @@ void LoaderCore::Delivered(const BatchWork& work) {
   statistics_.transform += work.transform;
   statistics_.collate += work.collate;
   ahead_.emplace(work.number, work.batch.after);
+  AdvanceState();
+}
+
+/// Moves the state over what has been delivered without a gap.
+void LoaderCore::AdvanceState() {
   for (auto next = ahead_.find(delivered_); next != ahead_.end(); next = ahead_.find(delivered_)) {
     state_ = next->second;
     ahead_.erase(next);
@@ -414,13 +421,7 @@ void LoaderCore::SayWhatIsSlow(Lock& lock, Duration waited) {
     }
   }
   const Unlocked unlocked(*this, lock);
-  if (source >= 0 && asked >= 0) {
-    try {
-      what += StrCat(" (", sources_[static_cast<std::size_t>(source)]->place(asked).url, ")");
-    } catch (const std::exception&) {
-      what += " (the source threw when asked where it lies)";
-    }
-  }
+  if (source >= 0 && asked >= 0) what += StrCat(" (", PlaceOf(source, asked).url, ")");
   const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
   Log(options_.log, Severity::kWarning, "data",
       StrCat("the step waits for data since ", milliseconds, " ms: ", what));

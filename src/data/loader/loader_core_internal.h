@@ -95,6 +95,7 @@ class LoaderCore {
   Status CopyToDevice(Lock& lock);
   Status Commit(BatchWork& work);
   void Delivered(const BatchWork& work);
+  void AdvanceState();
   void AdaptDepth(bool waited);
   void SayWhatIsSlow(Lock& lock, Duration waited);
   Status TryPlan(const DatasetState& state) const;
@@ -128,6 +129,7 @@ class LoaderCore {
   Status StandIn(BatchWork& work, std::size_t index);
   BadSample Describe(const BatchWork& work, std::size_t slot, const SampleRead& read,
                      std::int64_t attempt) const;
+  SamplePlace PlaceOf(std::int32_t source, std::int64_t id) const;
   bool IsBad(const Status& status) const;
   void KeepOwn(BatchWork& work);
   bool IsHalted() const { return halted_.load(std::memory_order_relaxed); }
@@ -139,6 +141,7 @@ class LoaderCore {
   const std::int64_t budget_bytes_;
   const ait::Collate collate_;
   std::set<SampleId> excluded_;
+  std::vector<std::uint64_t> digests_;  // of the sources
   const int forks_;
   const std::shared_ptr<DeviceRuntime> gpus_;
   Device device_;  // that the threads have as their current one

@@ -149,8 +149,8 @@ void LoaderCore::Arrange(BatchWork& work) {
   if (!excluded_.empty()) {
     end = std::stable_partition(work.slots.begin(), end, [&](std::size_t slot) {
       const PlannedSample& sample = planned[slot];
-      const SampleSource& source = *sources_[static_cast<std::size_t>(sample.source)];
-      return !excluded_.contains({source.digest(), sample.id});
+      const std::uint64_t digest = digests_[static_cast<std::size_t>(sample.source)];
+      return !excluded_.contains({digest, sample.id});
     });
   }
   work.excluded_begin = static_cast<std::size_t>(end - work.slots.begin());

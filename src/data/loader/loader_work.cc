@@ -220,7 +220,6 @@ void LoaderCore::Grown(BatchWork& work) {
 
 /// Runs the transform; what it throws becomes the status of the sample.
 void LoaderCore::TransformOne(const PlannedSample& planned, SampleRead& read) const {
-  const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
   try {
     SampleRandom random(options_.seed, planned.epoch, planned.source, read.id);
     read.status = options_.transform(read.sample, random);
@@ -232,10 +231,20 @@ void LoaderCore::TransformOne(const PlannedSample& planned, SampleRead& read) co
     read.status = DataLossError("a transform threw what is no std::exception");
   }
   if (!read.status.ok()) {
-    const SamplePlace place = source.place(read.id);
+    const SamplePlace place = PlaceOf(planned.source, read.id);
     read.status = Annotate(read.status, StrCat("sample ", read.id, " \"", read.sample.key, "\" of ",
                                                place.url, " at byte ", place.offset_bytes));
     read.sample.fields.clear();
+  }
+}
+
+/// Where a sample lies, even if the source throws when it is asked.
+SamplePlace LoaderCore::PlaceOf(std::int32_t source, std::int64_t id) const {
+  const SampleSource& asked = *sources_[static_cast<std::size_t>(source)];
+  try {
+    return asked.place(id);
+  } catch (...) {
+    return {.url = StrCat(asked.name(), "#", id)};
   }
 }
 
@@ -256,9 +265,9 @@ BadSample LoaderCore::Describe(const BatchWork& work, std::size_t slot, const Sa
                                std::int64_t attempt) const {
   const PlannedSample& planned = work.planned.samples[slot];
   const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
-  const SamplePlace place = source.place(read.id);
+  const SamplePlace place = PlaceOf(planned.source, read.id);
   return {.source = source.name(),
-          .source_digest = source.digest(),
+          .source_digest = digests_[static_cast<std::size_t>(planned.source)],
           .id = read.id,
           .key = read.sample.key,
           .shard = place.url,
@@ -302,13 +311,14 @@ Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
   const std::size_t slot = work.slots[index];
   const PlannedSample planned = work.planned.samples[slot];
   const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
+  const std::uint64_t digest = digests_[static_cast<std::size_t>(planned.source)];
   SampleRead& read = work.reads[index];
   const BadSamplePolicy& policy = options_.bad_samples;
   SampleRandom choice(plan_->digest() ^ 0x5374616e64496e21ULL, planned.epoch, planned.source,
                       planned.position);
   for (std::int64_t attempt = 1; attempt <= kMostAttempts && !IsHalted(); ++attempt) {
     read.id = choice.Below(source.sample_count());
-    if (read.id == planned.id || excluded_.contains({source.digest(), read.id})) continue;
+    if (read.id == planned.id || excluded_.contains({digest, read.id})) continue;
     read.status = OkStatus();
     Read(work, {planned.source, index, index + 1});
     if (read.status.ok() && options_.transform) {
@@ -407,7 +417,11 @@ void LoaderCore::Collate(Lock& lock, BatchWork& work, Activity& activity) {
   Status status;
   {
     const Unlocked unlocked(*this, lock);
-    status = CollateUnlocked(work);
+    try {
+      status = CollateUnlocked(work);
+    } catch (const std::bad_alloc&) {
+      status = ResourceExhaustedError("no memory for a batch of ", work.reads.size(), " samples");
+    }
   }
   work.collate += SystemClock().now() - begin;
   if (!status.ok()) {

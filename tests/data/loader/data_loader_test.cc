@@ -188,6 +188,26 @@ TEST(DataLoaderTest, AsReadyDeliversTheSameBatchesAndTellsWhichAreAhead) {
   EXPECT_EQ(got, expected);
 }
 
+TEST(DataLoaderTest, TheStateComesToTheEndOverBatchesThatWereAhead) {
+  const auto plan = std::make_shared<ScatteredPlan>(30, 10);
+  std::vector<DatasetState> after;
+  {
+    auto loader = DataLoader::Create(plan, Numbers(30));
+    ASSERT_OK(loader);
+    while (const DataBatch* batch = loader->Next()) after.push_back(batch->after);
+  }
+  ASSERT_EQ(after.size(), 3U);
+  auto loader = DataLoader::Create(plan, Numbers(30), {.order = DeliveryOrder::kAsReady});
+  ASSERT_OK(loader);
+  ASSERT_OK(loader->Restore(loader->state(), std::span(after).subspan(1)));
+  const DataBatch* batch = loader->Next();
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->after, after[0]);
+  EXPECT_EQ(loader->Next(), nullptr);
+  EXPECT_OK(loader->status());
+  EXPECT_EQ(loader->state(), after[2]);
+}
+
 TEST(DataLoaderTest, WhatThrowsIsAnError) {
   const auto plan = std::make_shared<ScatteredPlan>(64, 8);
   const auto error_of = [&](LoaderOptions options, Sources sources) {
