@@ -4,8 +4,10 @@
 
 // Blocks of one size that are used again once nobody holds a view of them.
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "ait/base/status.h"
@@ -28,10 +30,17 @@ class BlockPool {
   std::size_t block_count() const { return blocks_.size(); }
 
  private:
+  struct Block {
+    explicit Block(HostBuffer memory) : buffer(std::move(memory)) {}
+    HostBuffer buffer;
+    std::atomic<bool> is_taken = false;
+  };
+  static std::shared_ptr<HostBuffer> Hand(const std::shared_ptr<Block>& block);
+
   MemoryHandle memory_;
   std::size_t block_bytes_;
   std::size_t alignment_;
-  std::vector<std::shared_ptr<HostBuffer>> blocks_;
+  std::vector<std::shared_ptr<Block>> blocks_;
 };
 
 }  // namespace internal

@@ -15,6 +15,7 @@ constexpr std::chrono::seconds kNetworkInterval{3};  // attributes are that old 
 // The reads that are timed find their pages in the processor's caches. Others pay for the page table as
 // well if they go by a mapping: what saves less than the cost of calls is no gain.
 constexpr double kMappedMustWinBy = 1.5;
+constexpr double kMappedMustBeCached = 0.9;
 constexpr int kDepthToExplain = 8;
 
 std::string Percent(double part) {
@@ -204,7 +205,9 @@ bool LocalChooser::Maps(const LocalFile& file) {
   choice.pread_seconds = facts.small_reads->pread_seconds;
   choice.mapped_seconds = facts.small_reads->mapped_seconds;
   ChooseForReads(options_, facts.file_system, choice);
-  return choice.reads == LocalEngine::kMapped;
+  // What is not in memory comes one page at a time by a mapping, and together by pread.
+  return choice.reads == LocalEngine::kMapped &&
+         CachedPart(file.fd(), 0, file.info().size_bytes) >= kMappedMustBeCached;
 }
 
 std::unique_ptr<MappedFile> LocalChooser::Map(const LocalFile& file) {

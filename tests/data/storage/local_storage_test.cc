@@ -127,6 +127,34 @@ TEST_P(LocalEngines, ManyReadsEachGiveTheirBytesOrTheirError) {
   }
 }
 
+TEST_P(LocalEngines, ReadsThatAreNotCachedAreDoneTogether) {
+  const TempDir directory;
+  const std::string text = RandomText(3'000'000);
+  WriteBytes(directory / "file", text);
+  ASSERT_OK_AND_ASSIGN(const auto files, Files(GetParam()));
+  ASSERT_OK_AND_ASSIGN(const auto object, files->Open(directory / "file"));
+  const int fd = ::open((directory / "file").c_str(), O_RDONLY);
+  std::mt19937 random(5);
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_EQ(::fdatasync(fd), 0);
+    ASSERT_EQ(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    std::vector<std::string> out(100, std::string(5'000, '\0'));
+    std::vector<ObjectRead> reads;
+    for (std::string& one : out) {
+      reads.push_back({static_cast<std::int64_t>(random() % 2'990'000), BytesOf(one), {}});
+    }
+    // Two threads at once share the pool.
+    std::thread other([&] { object->ReadMany(std::span(reads).first(50)); });
+    object->ReadMany(std::span(reads).subspan(50));
+    other.join();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_OK(reads[i].status);
+      ASSERT_EQ(out[i], text.substr(static_cast<std::size_t>(reads[i].offset_bytes), 5'000));
+    }
+  }
+  ::close(fd);
+}
+
 TEST_P(LocalEngines, AFileThatShrinksIsDataLoss) {
   const TempDir directory;
   ASSERT_OK_AND_ASSIGN(const auto files, Files(GetParam()));
