@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "ait/data/storage/local_storage.h"
+#include "ait/data/storage/open_storage.h"
 #include "cli/io_bench_data.h"
 #include "cli/program.h"
 #include "cli/topic.h"
@@ -25,7 +26,7 @@ namespace ait::cli {
 namespace {
 
 constexpr char kExamples[] = R"(
-PATH is a file, which is only read, or a directory, in which a file of --size and --files small ones are
+PATH is a file or a URL (http, https, s3), which is only read, or a directory, in which a file of --size and --files small ones are
 made and deleted again. "plain" is pread into one buffer; the last column compares with it. Depth: blocks
 read ahead, or random reads given with one call. "cold": the file is dropped from the page cache before
 (posix_fadvise; with --drop all everything, which needs root); what the kernel keeps is said.
@@ -34,6 +35,7 @@ Examples:
   ait bench io /data                      a test file there, every engine, cold and warm
   ait bench io /data/shard-00000.tar --engine automatic,io_uring --block 256K,1M --depth 8,32
   ait bench io /mnt/nfs --size 4G --cache cold --json io.json
+  ait bench io s3://bucket/train/shard-00000.tar --block 8M --depth 0,4,16
 )";
 
 struct Request {
@@ -56,7 +58,7 @@ cxxopts::Options MakeOptions() {
     return cxxopts::value<std::string>()->default_value(fallback);
   };
   cxxopts::OptionAdder add = options.add_options();
-  add("path", "a file or a directory", cxxopts::value<std::string>(), "PATH");
+  add("path", "a file, a URL or a directory", cxxopts::value<std::string>(), "PATH");
   add("engine", "all, or of: automatic,pread,io_uring,mapped,network", text("all"), "LIST");
   add("block", "sizes of sequential reads (K, M, G: 1024)", text("128K,1M"), "LIST");
   add("random", "sizes of random reads", text("2K,128K"), "LIST");
@@ -135,6 +137,13 @@ StatusOr<Request> ReadRequest(const cxxopts::ParseResult& parsed) {
   return request;
 }
 
+/// Whether the path is a URL of a server.
+bool IsRemote(std::string_view path) {
+  const std::size_t end = path.find("://");
+  return end != std::string_view::npos && path.substr(0, end) != "file" &&
+         path.substr(0, end).find('/') == std::string_view::npos;
+}
+
 /// What is measured, and what was made for that.
 class Material {
  public:
@@ -165,6 +174,7 @@ Status WriteFile(const std::string& path, std::int64_t bytes, std::mt19937_64& r
 }
 
 Status Make(const Request& request, Material& material) {
+  if (IsRemote(request.path)) return OkStatus();
   std::error_code error;
   if (!std::filesystem::is_directory(request.path, error)) {
     material.file = request.path;
@@ -193,6 +203,7 @@ class IoBench {
       : request_(request), material_(material) {}
 
   Status Run() {
+    if (IsRemote(request_.path)) return Remote();
     AIT_RETURN_IF_ERROR(Describe());
     std::fputs(IoBenchHeader().c_str(), stdout);
     for (const bool cold : {true, false}) {
@@ -217,6 +228,28 @@ class IoBench {
   void Say(const std::string& line) {
     about_.push_back(line);
     std::printf("# %s\n", line.c_str());
+  }
+
+  // An object of a server, by the storage of its URL; nothing is made there.
+  Status Remote() {
+    AIT_ASSIGN_OR_RETURN(const auto storage, OpenStorage(request_.path));
+    AIT_ASSIGN_OR_RETURN(const ObjectInfo info, storage->Stat(request_.path));
+    Say(StrCat(info.url, " by ", storage->name(), ": ", info.size_bytes, " bytes"));
+    std::fputs(IoBenchHeader().c_str(), stdout);
+    cache_ = "as it is";
+    for (const std::int64_t block : request_.blocks) {
+      for (const int depth : request_.depths) {
+        AIT_RETURN_IF_ERROR(Row(
+            "", [&] { return MeasureSequential(*storage, request_.path, Shape(block, depth)); }));
+      }
+    }
+    for (const std::int64_t block : request_.random_blocks) {
+      for (const int together : {1, 64}) {
+        AIT_RETURN_IF_ERROR(Row(
+            "", [&] { return MeasureRandom(*storage, request_.path, Shape(block, together)); }));
+      }
+    }
+    return OkStatus();
   }
 
   Status Describe() {

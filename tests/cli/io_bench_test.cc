@@ -69,7 +69,7 @@ TEST(AitBenchIo, RefusesWhatMakesNoSense) {
   Bench({"/tmp", "--drop", "disk"}).ExpectExit(2, "--drop");
   Bench({"/tmp", "--block", "0"}).ExpectExit(2, "--block");
   Bench({"/nowhere/at/all"}).ExpectExit(1, "/nowhere/at/all");
-  Bench({"s3://bucket/key"}).ExpectExit(1, "s3");
+  Bench({"ftp://host/file"}).ExpectExit(1, "ftp");
 }
 
 }  // namespace
