@@ -118,6 +118,7 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
   AIT_ASSIGN_OR_RETURN(const auto shard, OpenFile(entry));
   entry.count = shard->record_count();
   entry.format = shard->format();
+  entry.is_unpacked = shard->object().info().size_bytes != entry.file.shard.size_bytes;
   ShardIndex table;
   table.format = shard->format();
   table.shard_bytes = shard->object().info().size_bytes;  // another size if it was unpacked
@@ -171,7 +172,7 @@ StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::Acquire(std::size_t
   const std::scoped_lock lock(mutex_);
   Slot& slot = slots_[shard];
   if (slot.shard != nullptr) return slot.shard;
-  if (open_.size() == kMaxOpenShards) {
+  if (open_.size() >= (entry.is_unpacked ? kMaxUnpackedShards : kMaxOpenShards)) {
     const auto oldest = std::min_element(
         open_.begin(), open_.end(),
         [this](std::size_t a, std::size_t b) { return slots_[a].used < slots_[b].used; });

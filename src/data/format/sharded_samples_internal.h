@@ -28,6 +28,8 @@ struct ShardFile {
 class ShardedSamples final : public SampleSource {
  public:
   static constexpr std::size_t kMaxOpenShards = 128;
+  /// Of shards that are compressed as a whole, for they lie unpacked in memory.
+  static constexpr std::size_t kMaxUnpackedShards = 4;
 
   static StatusOr<std::shared_ptr<const SampleSource>> Create(
       std::shared_ptr<const Storage> storage, std::string name, std::vector<ShardFile> files,
@@ -50,6 +52,7 @@ class ShardedSamples final : public SampleSource {
     std::int64_t count = 0;
     std::uint64_t digest = 0;
     std::string format;
+    bool is_unpacked = false;
     // The table of a shard without an index beside it, in the form of one; costly to find again.
     std::shared_ptr<const StoredObject> table;
   };
