@@ -24,7 +24,8 @@ list(APPEND _sources
   decode/nvjpeg.cc
   decode/pretokenizer.cc
   decode/resize.cc
-  decode/resize_kernels.cc
+  decode/resize_kernels_baseline.cc
+  decode/resize_transpose.cc
   decode/tiktoken.cc
   decode/tokenize.cc
   decode/tokenizer.cc
@@ -48,6 +49,13 @@ if(AIT_HAVE_PNG)
 else()
   list(APPEND _sources decode/no_png.cc)
 endif()
-# Equal bits at every level of vector instructions.
-set_source_files_properties(decode/resize_kernels.cc PROPERTIES COMPILE_OPTIONS
-  "-ffp-contract=off;$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
+# Kernels: one source, compiled once per level of vector instructions.
+set_source_files_properties(decode/resize_kernels_baseline.cc PROPERTIES COMPILE_OPTIONS -O3)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND _sources
+    decode/resize_dispatch_x86.cc
+    decode/resize_kernels_avx2.cc)
+  set_source_files_properties(decode/resize_kernels_avx2.cc PROPERTIES COMPILE_OPTIONS "-O3;-mavx2")
+else()
+  list(APPEND _sources decode/resize_dispatch_portable.cc)
+endif()

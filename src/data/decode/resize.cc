@@ -86,6 +86,9 @@ StatusOr<Image> ResizeNearest(const ImageView& image, int height, int width, con
 /// Rows `first` … `first + count` of `image`, as wide as `taps` says.
 StatusOr<Image> ResizeWidth(const ImageView& image, int first, int count, const Taps& taps) {
   constexpr int kRows = internal::kStripRows;
+  const internal::ResizeKernels& kernels = internal::ChooseResizeKernels();
+  const internal::TapsView view = {taps.begin.size(), taps.stride, taps.begin.data(),
+                                   taps.count.data(), taps.weight.data()};
   const auto width = static_cast<int>(taps.begin.size());
   AIT_ASSIGN_OR_RETURN(Image result, Image::Create(count, width, image.channels));
   const std::ptrdiff_t from_bytes = std::ptrdiff_t{image.width} * image.channels;
@@ -101,7 +104,7 @@ StatusOr<Image> ResizeWidth(const ImageView& image, int first, int count, const 
       out[r] = y + r < count ? result.Row(y + r) : unused.data();
     }
     internal::ToColumns(in, from_bytes, from.data());
-    internal::ResizeColumns(from.data(), image.channels, taps, to.data());
+    kernels.columns(from.data(), image.channels, view, to.data());
     internal::ToRows(to.data(), to_bytes, out);
   }
   return result;
@@ -139,12 +142,12 @@ StatusOr<Image> ResizeSmoothly(const ImageView& image, int height, int width, Re
     source = narrowed;
   }
   AIT_ASSIGN_OR_RETURN(Image result, Image::Create(height, width, image.channels));
+  const internal::ResizeKernels& kernels = internal::ChooseResizeKernels();
   for (int y = 0; y < height; ++y) {
     const auto i = static_cast<std::size_t>(y);
-    internal::ResizeRows(source.Row(rows.begin[i] - first), source.row_bytes,
-                         rows.weight.data() + i * static_cast<std::size_t>(rows.stride),
-                         rows.count[i], static_cast<std::ptrdiff_t>(result.row_bytes()),
-                         result.Row(y));
+    kernels.rows(source.Row(rows.begin[i] - first), source.row_bytes,
+                 rows.weight.data() + i * static_cast<std::size_t>(rows.stride), rows.count[i],
+                 static_cast<std::ptrdiff_t>(result.row_bytes()), result.Row(y));
   }
   return result;
 }

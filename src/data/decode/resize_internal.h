@@ -2,8 +2,7 @@
 #ifndef AIT_DATA_DECODE_RESIZE_INTERNAL_H_
 #define AIT_DATA_DECODE_RESIZE_INTERNAL_H_
 
-// One dimension of a resize: which inputs make an output, and with which weights. The kernels are
-// compiled once for the baseline and once with AVX2.
+// One dimension of a resize: which inputs make an output, and with which weights.
 
 #include <cstddef>
 #include <cstdint>
@@ -33,12 +32,28 @@ void ToColumns(const std::uint8_t* const rows[kStripRows], std::ptrdiff_t count,
 void ToRows(const std::uint8_t* columns, std::ptrdiff_t count,
             std::uint8_t* const rows[kStripRows]);
 
-/// All outputs of eight rows: columns (width, channels, 8) to columns of the taps' size.
-void ResizeColumns(const std::uint8_t* columns, int channels, const Taps& taps, std::uint8_t* to);
+/// The same, without functions.
+struct TapsView {
+  std::size_t size;
+  int stride;
+  const int* begin;
+  const int* count;
+  const std::int32_t* weight;
+};
 
-/// One row of `count` bytes: the weighted sum of `taps` rows, `row_bytes` from each other.
-void ResizeRows(const std::uint8_t* first, std::ptrdiff_t row_bytes, const std::int32_t* weight,
-                int taps, std::ptrdiff_t count, std::uint8_t* to);
+/// The inner loops at one level of vector instructions; all levels make the same bytes.
+struct ResizeKernels {
+  /// All outputs of eight rows: columns (width, channels, 8) to columns of the taps' size.
+  void (*columns)(const std::uint8_t* columns, int channels, const TapsView& taps,
+                  std::uint8_t* to);
+  /// One row of `count` bytes: the weighted sum of `taps` rows, `row_bytes` from each other.
+  void (*rows)(const std::uint8_t* first, std::ptrdiff_t row_bytes, const std::int32_t* weight,
+               int taps, std::ptrdiff_t count, std::uint8_t* to);
+};
+extern const ResizeKernels kResizeBaseline;
+extern const ResizeKernels kResizeAvx2;  // on x86-64 only
+/// The best for this processor.
+const ResizeKernels& ChooseResizeKernels();
 
 }  // namespace ait::inline v0::internal
 
