@@ -1,6 +1,7 @@
 # From bytes to arrays: images, text, augmentation.
 list(APPEND _headers
   decode/array_ops.h
+  decode/compress.h
   decode/field_transforms.h
   decode/image.h
   decode/image_ops.h
@@ -15,6 +16,7 @@ list(APPEND _headers
 list(APPEND _sources
   decode/array_ops.cc
   decode/bpe.cc
+  decode/compress.cc
   decode/field_transforms.cc
   decode/image.cc
   decode/image_ops.cc
@@ -59,3 +61,15 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 else()
   list(APPEND _sources decode/resize_dispatch_portable.cc)
 endif()
+# Equal bits at every level of vector instructions.
+set_source_files_properties(decode/resize_kernels.cc PROPERTIES COMPILE_OPTIONS
+  "-ffp-contract=off;$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
+foreach(_library zstd lz4)
+  string(TOUPPER ${_library} _upper)
+  if(AIT_HAVE_${_upper})
+    list(APPEND _sources decode/${_library}.cc)
+    list(APPEND _private third_party::${_library})
+  else()
+    list(APPEND _sources decode/no_${_library}.cc)
+  endif()
+endforeach()
