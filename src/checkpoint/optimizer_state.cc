@@ -17,7 +17,7 @@
 #include "ait/comm/communicator.h"
 #include "checkpoint/optimizer_options_internal.h"
 #include "checkpoint/optimizer_pieces_internal.h"
-#include "checkpoint/safetensors_header_internal.h"
+#include "data/format/safetensors_header_internal.h"
 #include "tensor/catch.h"
 
 namespace ait::inline v0 {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "ait/base/durable_file.h"
-#include "checkpoint/safetensors_header_internal.h"
+#include "data/format/safetensors_header_internal.h"
 
 namespace ait::inline v0 {
 

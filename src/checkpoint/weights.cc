@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "ait/tensor/dtype.h"
-#include "checkpoint/safetensors_header_internal.h"
+#include "data/format/safetensors_header_internal.h"
 #include "tensor/catch.h"
 
 namespace ait::inline v0 {

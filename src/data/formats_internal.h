@@ -4,7 +4,9 @@
 
 // The formats of token files: each opener checks a corpus and gives its tokens as arrays in order.
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,15 @@ StatusOr<TokenStream> OpenShards(const std::string& directory, const Manifest& m
 StatusOr<TokenStream> OpenLlmc(const std::string& path);
 /// True for the first int32 of such a file.
 bool IsLlmcMagic(std::int32_t magic);
+
+inline constexpr std::int64_t kLlmcHeaderBytes = 256 * 4;
+struct LlmcHeader {
+  DType dtype = DType::kUInt16;
+  std::int64_t token_count = 0;
+  std::int64_t end_of_text = 0;  // the token that begins every document
+};
+/// Checks the first 12 bytes against the size of the file; errors do not name it.
+StatusOr<LlmcHeader> ParseLlmcHeader(std::span<const std::byte> header, std::int64_t file_bytes);
 
 /// `prefix`.idx and `prefix`.bin of Megatron.
 /// Source: github.com/NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py.

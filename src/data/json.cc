@@ -15,6 +15,27 @@ std::string HexDigits(std::uint64_t value, int digits) {
   return text;
 }
 
+Status CheckJsonDepth(std::string_view text, int most) {
+  int depth = 0;
+  bool is_text = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (is_text) {
+      if (c == '\\') ++at;
+      if (c == '"') is_text = false;
+    } else if (c == '"') {
+      is_text = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > most) {
+        return DataLossError("its JSON is more than ", most, " levels deep at byte ", at);
+      }
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return OkStatus();
+}
+
 void JsonReader::Complain(const char* key, std::string_view what) {
   if (complaint_.empty()) complaint_ = StrCat("\"", key, "\" is not ", what);
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ait/base/status.h"
@@ -17,6 +18,9 @@ namespace internal {
 
 /// Fixed width, so that texts compare and align.
 std::string HexDigits(std::uint64_t value, int digits);
+
+/// An error if arrays and objects lie in each other deeper than that: what walks a value recurses.
+Status CheckJsonDepth(std::string_view text, int most = 64);
 
 class JsonReader {
  public:

@@ -11,14 +11,14 @@ namespace ait::inline v0 {
 namespace internal {
 namespace {
 
-constexpr std::int64_t kHeaderBytes = 256 * 4;
-
 struct Variant {
   std::int32_t magic;
   std::int32_t version;
   DType dtype;
+  std::int64_t end_of_text;  // of the vocabulary that goes with it: GPT-2's, Llama 3's
 };
-constexpr Variant kVariants[] = {{20240520, 1, DType::kUInt16}, {20240801, 7, DType::kUInt32}};
+constexpr Variant kVariants[] = {{20240520, 1, DType::kUInt16, 50256},
+                                 {20240801, 7, DType::kUInt32, 128000}};
 
 }  // namespace
 
@@ -35,36 +35,40 @@ StatusOr<std::uint64_t> DigestOfEnds(const TokenArray& tokens, std::int64_t offs
   return Fold(Fold(DigestOf(tokens.count(), head), tail), static_cast<std::uint64_t>(bytes));
 }
 
-StatusOr<TokenStream> OpenLlmc(const std::string& path) {
-  AIT_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
-  if (file.size_bytes() < kHeaderBytes) {
-    return DataLossError("llm.c file ", path, " is truncated: it has ", file.size_bytes(),
-                         " bytes, its header alone has ", kHeaderBytes);
+StatusOr<LlmcHeader> ParseLlmcHeader(std::span<const std::byte> header, std::int64_t file_bytes) {
+  if (file_bytes < kLlmcHeaderBytes || header.size() < 12) {
+    return DataLossError("it is truncated: it has ", file_bytes, " bytes, its header alone has ",
+                         kLlmcHeaderBytes);
   }
-  std::array<std::byte, 12> header;
-  AIT_RETURN_IF_ERROR(file.ReadAt(0, header));
   const auto magic = LoadLittleEndian<std::int32_t>(header, 0);
   const auto version = LoadLittleEndian<std::int32_t>(header, 4);
   const auto count = LoadLittleEndian<std::int32_t>(header, 8);
   const auto variant =
       std::ranges::find_if(kVariants, [&](const Variant& v) { return v.magic == magic; });
-  if (variant == std::end(kVariants)) {
-    return InvalidArgumentError("llm.c file ", path, ": magic ", magic, " is not known");
-  }
+  if (variant == std::end(kVariants)) return InvalidArgumentError("magic ", magic, " is not known");
   if (version != variant->version) {
-    return UnimplementedError("llm.c file ", path, ": version ", version, " of magic ", magic,
-                              " is not known, only ", variant->version);
+    return UnimplementedError("version ", version, " of magic ", magic, " is not known, only ",
+                              variant->version);
   }
-  const std::int64_t payload_bytes = file.size_bytes() - kHeaderBytes;
+  const std::int64_t payload_bytes = file_bytes - kLlmcHeaderBytes;
   const int token_bytes = SizeOf(variant->dtype);
   if (count < 0 || payload_bytes != std::int64_t{count} * token_bytes) {
-    return DataLossError("llm.c file ", path, " is truncated or too long: its header states ",
-                         count, " tokens of ", token_bytes, " bytes, it holds ", payload_bytes,
-                         " bytes of tokens");
+    return DataLossError("it is truncated or too long: its header states ", count, " tokens of ",
+                         token_bytes, " bytes, it holds ", payload_bytes, " bytes of tokens");
   }
+  return LlmcHeader{
+      .dtype = variant->dtype, .token_count = count, .end_of_text = variant->end_of_text};
+}
+
+StatusOr<TokenStream> OpenLlmc(const std::string& path) {
+  AIT_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  std::array<std::byte, 12> start = {};
+  if (file.size_bytes() >= kLlmcHeaderBytes) AIT_RETURN_IF_ERROR(file.ReadAt(0, start));
+  const StatusOr<LlmcHeader> header = ParseLlmcHeader(start, file.size_bytes());
+  if (!header.ok()) return Annotate(header.status(), StrCat("llm.c file ", path));
   TokenStream stream;
-  stream.arrays.emplace_back(std::move(file), kHeaderBytes, count, variant->dtype);
-  AIT_ASSIGN_OR_RETURN(stream.digest, DigestOfEnds(stream.arrays.front(), kHeaderBytes));
+  stream.arrays.emplace_back(std::move(file), kLlmcHeaderBytes, header->token_count, header->dtype);
+  AIT_ASSIGN_OR_RETURN(stream.digest, DigestOfEnds(stream.arrays.front(), kLlmcHeaderBytes));
   return stream;
 }
 

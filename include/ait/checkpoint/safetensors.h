@@ -21,7 +21,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,25 +29,9 @@
 #include "ait/base/dtype.h"
 #include "ait/base/status.h"
 #include "ait/base/types.h"
+#include "ait/data/format/safetensors_header.h"
 
 namespace ait::inline v0 {
-
-/// Longest header the format allows, in bytes.
-inline constexpr std::int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
-
-/// Free text of a file: the header's `__metadata__`.
-using SafetensorsMetadata = std::map<std::string, std::string>;
-
-/// What a file says of one tensor. The elements are row-major and little-endian.
-struct TensorInfo {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  std::vector<std::int64_t> shape;  // empty for a scalar; a size may be 0
-  std::int64_t begin_bytes = 0;     // from the start of the data
-  std::int64_t end_bytes = 0;
-
-  Bytes bytes() const { return Bytes(end_bytes - begin_bytes); }
-};
 
 /// A tensor to write. `bytes` stays valid during the call.
 struct TensorBytes {

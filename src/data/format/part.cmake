@@ -1,17 +1,39 @@
 # Files of samples, and how they are read and written.
 list(APPEND _headers
+  format/folder.h
   format/formats.h
   format/index.h
+  format/mds.h
+  format/safetensors_header.h
   format/shard.h
   format/write_shards.h)
 list(APPEND _sources
+  format/documents.cc
+  format/folder.cc
+  format/format_util.cc
+  format/idx.cc
   format/index.cc
+  format/index_json.cc
   format/indexed_file.cc
+  format/json_lines.cc
+  format/lines.cc
+  format/litdata.cc
+  format/mds.cc
+  format/mds_encoding.cc
+  format/mds_index.cc
+  format/mds_writer.cc
+  format/npy.cc
+  format/npy_header.cc
+  format/npz.cc
   format/packing_log.cc
   format/record_window.cc
   format/registry.cc
+  format/rows.cc
+  format/safetensors.cc
+  format/safetensors_header.cc
   format/samples.cc
   format/shard.cc
+  format/shard_list.cc
   format/sharded_samples.cc
   format/tar_header.cc
   format/tar_walk.cc
@@ -19,11 +41,13 @@ list(APPEND _sources
   format/tf_example.cc
   format/tfrecord.cc
   format/tfrecord_writer.cc
+  format/unpacked.cc
   format/webdataset.cc
   format/webdataset_record.cc
   format/webdataset_stream.cc
   format/webdataset_writer.cc
-  format/write_shards.cc)
+  format/write_shards.cc
+  format/zip.cc)
 
 # Tables of Apache Arrow are read by a plug-in, opened when the first is: nobody else loads libarrow.
 if(AIT_HAVE_ARROW)

@@ -3,30 +3,62 @@
 #include <array>
 #include <utility>
 
+#include "ait/data/decode/compress.h"
 #include "ait/data/format/formats.h"
 #include "data/format/format_entry_internal.h"
+#include "data/format/unpacked_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
 
 // One line for each format, declared here because nobody else needs their names.
 extern const ShardFormat kArrowFormat;
+extern const ShardFormat kCsvFormat;
+extern const ShardFormat kIdxFormat;
+extern const ShardFormat kJsonLinesFormat;
+extern const ShardFormat kLlmcFormat;
+extern const ShardFormat kMdsFormat;
+extern const ShardFormat kNpyFormat;
+extern const ShardFormat kNpzFormat;
 extern const ShardFormat kParquetFormat;
+extern const ShardFormat kSafetensorsFormat;
+extern const ShardFormat kTextFormat;
 extern const ShardFormat kTfrecordFormat;
 extern const ShardFormat kWebDatasetFormat;
+extern const CollectionFormat kIdxPairFormat;
+extern const CollectionFormat kLitDataCollection;
+extern const CollectionFormat kMdsCollection;
+extern const CollectionFormat kMegatronCollection;
+extern const CollectionFormat kFolderCollection;
 
 std::span<const ShardFormat* const> ShardFormats() {
   static constexpr auto kFormats = std::to_array<const ShardFormat*>({
       &kArrowFormat,
+      &kCsvFormat,
+      &kIdxFormat,
+      &kJsonLinesFormat,
+      &kLlmcFormat,
+      &kMdsFormat,
+      &kNpyFormat,
+      &kNpzFormat,
       &kParquetFormat,
+      &kSafetensorsFormat,
+      &kTextFormat,
       &kTfrecordFormat,
       &kWebDatasetFormat,
   });
   return kFormats;
 }
 
+// The folder of single files comes last: it takes what no other does.
 std::span<const CollectionFormat* const> CollectionFormats() {
-  static constexpr std::array<const CollectionFormat*, 0> kFormats = {};
+  static constexpr auto kFormats = std::to_array<const CollectionFormat*>({
+      &kIdxPairFormat,
+      &kLitDataCollection,
+      &kMdsCollection,
+      &kMegatronCollection,
+      &kFolderCollection,
+  });
   return kFormats;
 }
 
@@ -51,14 +83,11 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 4096;
 
-StatusOr<const internal::ShardFormat*> Guess(const StoredObject& object) {
-  std::vector<std::byte> head(static_cast<std::size_t>(
-      std::min<std::int64_t>(object.info().size_bytes, static_cast<std::int64_t>(kHeadBytes))));
-  AIT_RETURN_IF_ERROR(object.ReadAt(0, head));
+const internal::ShardFormat* Guess(std::string_view url, std::span<const std::byte> head) {
   const internal::ShardFormat* best = nullptr;
   int best_match = 0;
   for (const internal::ShardFormat* format : internal::ShardFormats()) {
-    const int match = format->match(object.info().url, head);
+    const int match = format->match(url, head);
     if (match > best_match) {
       best = format;
       best_match = match;
@@ -73,8 +102,16 @@ StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObj
                                                  const ShardOptions& options,
                                                  std::shared_ptr<const StoredObject> index) {
   const internal::ShardFormat* format = internal::ShardFormatNamed(options.format);
-  if (options.format.empty()) {
-    AIT_ASSIGN_OR_RETURN(format, Guess(*object));
+  const std::string url = object->info().url;
+  // One read tells both. A shard of a stated format with its index is spared it, unless its name
+  // says that it is compressed.
+  if (options.format.empty() || index == nullptr || WithoutCompressionSuffix(url) != url) {
+    AIT_ASSIGN_OR_RETURN(std::vector<std::byte> head, internal::FileHead(*object, kHeadBytes));
+    if (const Compression compression = CompressionOf(head); compression != Compression::kNone) {
+      AIT_ASSIGN_OR_RETURN(object, Unpack(*object, compression, Bytes(options.max_unpacked_bytes)));
+      AIT_ASSIGN_OR_RETURN(head, internal::FileHead(*object, kHeadBytes));
+    }
+    if (options.format.empty()) format = Guess(url, head);
   }
   if (format == nullptr) {
     return InvalidArgumentError(
@@ -86,7 +123,9 @@ StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObj
 }
 
 StatusOr<std::string_view> FormatOf(const StoredObject& object) {
-  AIT_ASSIGN_OR_RETURN(const internal::ShardFormat* format, Guess(object));
+  AIT_ASSIGN_OR_RETURN(const std::vector<std::byte> head,
+                       internal::UnpackedHead(object, kHeadBytes));
+  const internal::ShardFormat* format = Guess(object.info().url, head);
   return format == nullptr ? std::string_view() : format->name;
 }
 

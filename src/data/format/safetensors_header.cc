@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "checkpoint/safetensors_header_internal.h"
+#include "data/format/safetensors_header_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#ifndef AIT_CHECKPOINT_SAFETENSORS_HEADER_INTERNAL_H_
-#define AIT_CHECKPOINT_SAFETENSORS_HEADER_INTERNAL_H_
+#ifndef AIT_DATA_FORMAT_SAFETENSORS_HEADER_INTERNAL_H_
+#define AIT_DATA_FORMAT_SAFETENSORS_HEADER_INTERNAL_H_
 
 // The JSON header of a safetensors file: read, checked and written, without touching a file.
 
@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ait/checkpoint/safetensors.h"
+#include "ait/base/status.h"
+#include "ait/data/format/safetensors_header.h"
 
 namespace ait::inline v0::internal {
 
@@ -34,4 +35,4 @@ std::string DescribeTensor(DType dtype, const std::vector<std::int64_t>& shape);
 
 }  // namespace ait::inline v0::internal
 
-#endif  // AIT_CHECKPOINT_SAFETENSORS_HEADER_INTERNAL_H_
+#endif  // AIT_DATA_FORMAT_SAFETENSORS_HEADER_INTERNAL_H_

@@ -27,6 +27,17 @@ std::uint64_t Mix(std::uint64_t hash, std::uint64_t value) {
 
 bool TakesIndex(std::string_view format) { return format == "webdataset" || format == "tfrecord"; }
 
+// Tells objects of equal size apart, very likely: the header, and the last that was written.
+StatusOr<std::uint64_t> DigestOfEnds(const StoredObject& object) {
+  constexpr std::int64_t kEndBytes = 64 << 10;
+  const std::int64_t size = object.info().size_bytes;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(size, kEndBytes)));
+  AIT_RETURN_IF_ERROR(object.ReadAt(0, bytes));
+  const std::uint32_t head = Crc32c(bytes);
+  AIT_RETURN_IF_ERROR(object.ReadAt(size - static_cast<std::int64_t>(bytes.size()), bytes));
+  return Mix(head, Crc32c(bytes));
+}
+
 // Runs `work` for 0 ≤ i < count on several threads; the first error in order of i.
 Status ForEach(std::size_t count, int threads, const std::function<Status(std::size_t)>& work) {
   std::atomic<std::size_t> next = 0;
@@ -118,19 +129,21 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
   AIT_ASSIGN_OR_RETURN(const auto shard, OpenFile(entry));
   entry.count = shard->record_count();
   entry.format = shard->format();
-  entry.is_unpacked = shard->object().info().size_bytes != entry.file.shard.size_bytes;
+  if (!TakesIndex(entry.format)) {
+    // Opened again as quickly as the first time; a table of a billion rows would be for nothing.
+    AIT_ASSIGN_OR_RETURN(entry.digest, DigestOfEnds(shard->object()));
+    return OkStatus();
+  }
   ShardIndex table;
   table.format = shard->format();
-  table.shard_bytes = shard->object().info().size_bytes;  // another size if it was unpacked
+  table.shard_bytes = shard->object().info().size_bytes;  // unpacked, if it was compressed
   table.key_rule = options_.shard.key_rule;
   for (std::int64_t record = 0; record < entry.count; ++record) {
     table.extents.push_back(shard->extent(record));
   }
   const std::string bytes = SerializeIndex(table);
   entry.digest = Crc32c(std::as_bytes(std::span(bytes)));
-  if (TakesIndex(entry.format)) {
-    entry.table = MemoryObject(IndexPath(entry.file.shard.url), ByteView::Copy(bytes));
-  }
+  entry.table = MemoryObject(IndexPath(entry.file.shard.url), ByteView::Copy(bytes));
   return OkStatus();
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/safetensors_header_internal.h"
+#include "ait/data/format/safetensors_header.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <vector>
 
+#include "data/format/safetensors_header_internal.h"
 #include "support/status_matchers.h"
 
 namespace ait {

@@ -95,6 +95,9 @@ struct ShardOptions {
   ShardCheck check = ShardCheck::kStructure;
   /// Largest record that is believed; larger ones are bad.
   std::int64_t max_record_bytes = std::int64_t{1} << 30;
+  /// Most bytes that a file compressed as a whole (.gz, .zst, .lz4) may have when it is unpacked,
+  /// which is done in memory.
+  std::int64_t max_unpacked_bytes = std::int64_t{4} << 30;
   /// Of WebDataset tars.
   KeyRule key_rule = KeyRule::kFirstDot;
   TfrecordPayload tfrecord_payload = TfrecordPayload::kBytes;
