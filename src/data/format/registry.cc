@@ -25,11 +25,11 @@ extern const ShardFormat kSafetensorsFormat;
 extern const ShardFormat kTextFormat;
 extern const ShardFormat kTfrecordFormat;
 extern const ShardFormat kWebDatasetFormat;
+extern const CollectionFormat kFolderCollection;
 extern const CollectionFormat kIdxPairFormat;
 extern const CollectionFormat kLitDataCollection;
 extern const CollectionFormat kMdsCollection;
 extern const CollectionFormat kMegatronCollection;
-extern const CollectionFormat kFolderCollection;
 
 std::span<const ShardFormat* const> ShardFormats() {
   static constexpr auto kFormats = std::to_array<const ShardFormat*>({
