@@ -60,6 +60,7 @@ Status CurlTransfer::Start(const HttpOptions& options, const HttpRequest& reques
   use_ = BodyUse::kKeep;
   header_bytes_ = moved_bytes_ = window_bytes_ = 0;
   window_start_ = now;
+  patience_ = request.patience;
   error_[0] = '\0';
 
   bool has_memory = true;
@@ -181,6 +182,7 @@ bool CurlTransfer::IsAlive(const HttpOptions& options, Time now) {
   const auto moved = static_cast<double>(moved_bytes_ - window_bytes_);
   window_bytes_ = moved_bytes_;
   window_start_ = now;
+  if (patience_ > 1) return moved > 0;
   return moved > 0 && moved >= seconds * static_cast<double>(options.min_bytes_per_second);
 }
 

@@ -48,7 +48,7 @@ class CurlTransfer {
   bool IsAlive(const HttpOptions& options, Time now);
   /// When to ask `IsAlive` again.
   Time next_check(const HttpOptions& options) const {
-    return window_start_ + options.stall_timeout;
+    return window_start_ + patience_ * options.stall_timeout;
   }
 
   /// What came of the try; `code` is what libcurl says of it.
@@ -67,6 +67,7 @@ class CurlTransfer {
   std::unique_ptr<curl_slist, ListFree> headers_;
   HttpCall* call_ = nullptr;
   HttpAnswer answer_;
+  int patience_ = 1;
   bool begun_ = false;
   bool cut_ = false;  // by us: the rest is not wanted
   BodyUse use_ = BodyUse::kKeep;

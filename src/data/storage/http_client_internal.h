@@ -32,6 +32,9 @@ struct HttpRequest {
   std::span<const std::byte> body;           // of PUT and POST
   int max_redirects = 0;
   bool use_proxy = true;
+  /// It may take this many times longer until it counts as stalled, and any byte counts: S3 joins
+  /// the parts of an upload for minutes, and sends a space now and then.
+  int patience = 1;
 };
 
 struct HttpAnswer {

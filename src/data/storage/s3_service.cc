@@ -105,8 +105,10 @@ StatusOr<HttpRequest> S3Service::Sign(const S3Request& request) const {
                           .path = prefix + "/" + PercentEncode(location.key, "/"),
                           .query = request.query,
                           .headers = request.headers};
-  HttpRequest out = {
-      .method = request.method, .url = endpoint + to_sign.path, .body = request.body};
+  HttpRequest out = {.method = request.method,
+                     .url = endpoint + to_sign.path,
+                     .body = request.body,
+                     .patience = request.patience};
   if (!request.query.empty()) out.url.append("?").append(SigV4Query(request.query));
   if (!credentials.is_anonymous()) {
     const std::string date = AmzDate(std::chrono::system_clock::now());

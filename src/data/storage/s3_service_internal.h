@@ -38,6 +38,7 @@ struct S3Request {
   SigV4Request::Pairs headers = {};
   std::span<const std::byte> body = {};
   std::string body_sha256 = {};  // of `body`; empty: of nothing
+  int patience = 1;              // as HttpRequest's
 };
 
 /// **Thread-safety.** All calls may come from any thread.

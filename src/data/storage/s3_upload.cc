@@ -14,12 +14,14 @@ constexpr std::int64_t kMaxParts = 10'000;
 
 S3Request Upload(std::string method, const S3Location& location, SigV4Request::Pairs query,
                  std::span<const std::byte> body) {
+  const int patience = method == "POST" ? 15 : 1;
   return {.method = std::move(method),
           .location = location,
           .query = std::move(query),
           .headers = {{"content-type", "application/octet-stream"}},
           .body = body,
-          .body_sha256 = Sha256Hex(body)};
+          .body_sha256 = Sha256Hex(body),
+          .patience = patience};
 }
 
 std::string EscapeXml(std::string_view text) {

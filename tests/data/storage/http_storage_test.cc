@@ -39,7 +39,7 @@ HttpOptions Fast() {
   return {.part_bytes = static_cast<std::int64_t>(kPart),
           .connections = 4,
           .connect_timeout = milliseconds(2'000),
-          .stall_timeout = milliseconds(300),
+          .stall_timeout = milliseconds(5'000),
           .retry = {.max_tries = 4,
                     .first_wait = milliseconds(1),
                     .max_wait = milliseconds(4),
@@ -53,6 +53,13 @@ class HttpStorageTest : public ::testing::Test {
     storage_ = *HttpStorage::Create({.http = Fast()});
   }
   std::string Url(const std::string& path = "/a") const { return server_.url() + path; }
+  // Where the test waits for stalls.
+  void StallSoon(Kind kind) {
+    if (kind != Kind::kStallBefore && kind != Kind::kStallAt && kind != Kind::kTrickle) return;
+    HttpOptions options = Fast();
+    options.stall_timeout = milliseconds(700);
+    storage_ = *HttpStorage::Create({.http = options});
+  }
   // Opens the object and forgets the requests that this took.
   std::shared_ptr<const StoredObject> Open(const std::string& path = "/a") {
     auto object = storage_->Open(Url(path));
@@ -201,6 +208,7 @@ class HttpPassingFaultTest : public HttpStorageTest,
                              public ::testing::WithParamInterface<Passing> {};
 
 TEST_P(HttpPassingFaultTest, IsSurvived) {
+  StallSoon(GetParam().fault.kind);
   const auto object = Open();
   server_.Add(GetParam().fault);
   ASSERT_OK(Read(*object, 5000, 1000));
@@ -242,6 +250,7 @@ class HttpLastingFaultTest : public HttpStorageTest,
                              public ::testing::WithParamInterface<Lasting> {};
 
 TEST_P(HttpLastingFaultTest, IsSaid) {
+  StallSoon(GetParam().fault.kind);
   const auto object = Open();
   HttpFault fault = GetParam().fault;
   fault.times = -1;

@@ -49,11 +49,11 @@ class S3StorageTest : public ::testing::Test {
         .environment = {},
         .http = {.part_bytes = 64 * 1024,
                  .connections = 4,
-                 .stall_timeout = milliseconds(300),
+                 .stall_timeout = milliseconds(10'000),
                  .retry = {.max_tries = 4,
                            .first_wait = milliseconds(1),
                            .max_wait = milliseconds(4),
-                           .deadline = milliseconds(20'000)}}};
+                           .deadline = milliseconds(60'000)}}};
   }
   void SetUp() override { storage_ = *S3Storage::Create(OptionsFor(server_)); }
 
