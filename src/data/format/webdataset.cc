@@ -98,8 +98,8 @@ int Match(std::string_view url, std::span<const std::byte> head) {
 }
 
 StatusOr<std::unique_ptr<ShardReader>> Open(std::shared_ptr<const StoredObject> object,
-                                      const ShardOptions& options,
-                                      std::shared_ptr<const StoredObject> index) {
+                                            const ShardOptions& options,
+                                            std::shared_ptr<const StoredObject> index) {
   const ObjectInfo& info = object->info();
   AIT_RETURN_IF_ERROR(CheckTarSize(info));
   ShardIndex table;
@@ -143,12 +143,16 @@ StatusOr<ShardIndex> IndexTar(const StoredObject& object, const ShardOptions& op
   index.key_rule = options.key_rule;
   std::unordered_set<std::string> keys;
   std::string key;
+  std::int64_t next_offset = 0;
   AIT_RETURN_IF_ERROR(
       WalkTar(object, 0, [&](std::int64_t offset, const TarMember& member) -> Status {
+        const bool is_new_archive = offset != next_offset;  // the marks of the end lie between
+        next_offset = offset + member.total_bytes();
+        if (is_new_archive) key.clear();
         if (member.kind == TarKind::kDirectory) return OkStatus();
         const KeyedName split = SplitName(member.name, options.key_rule);
         if (!split.is_field) return OkStatus();
-        if (index.extents.empty() || split.key != key) {
+        if (split.key != key) {  // a key is never empty
           key = split.key;
           if (!keys.insert(key).second) {
             return AtOffset(object.info(), offset,

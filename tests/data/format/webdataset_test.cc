@@ -293,6 +293,9 @@ TEST(WebDatasetTest, OldKindsOfFiles) {
 TEST(WebDatasetTest, ArchivesMayFollowEachOther) {
   EXPECT_SAMPLES(TarBytes({{"a.txt", "1"}}, 20) + TarBytes({{"b.txt", "2"}}, 2),
                  {"a{txt=1}", "b{txt=2}"});
+  // A sample does not go on in the next one; found by fuzzing.
+  EXPECT_THAT(Both(TarBytes({{"a.txt", "1"}}) + TarBytes({{"a.cls", "2"}})),
+              StatusIs(StatusCode::kInvalidArgument));
   EXPECT_THAT(Both(TarBytes({{"a.txt", "1"}}, 1) + TarBytes({{"b.txt", "2"}})),
               StatusIs(StatusCode::kDataLoss));
 }
