@@ -28,7 +28,7 @@ struct Options {
   double learning_rate = 3e-3;                     // --lr
   std::uint64_t seed = 1;                          // --seed
   std::string transport = "auto";                  // --transport auto, shm, gloo or hierarchical
-  bool bf16 = true;  // --bf16 0 or 1; the default is what the processor has
+  bool bf16 = true;            // --bf16 0 or 1; the default is what the processor has
   bool io_experiment = false;  // --io-experiment 1: would free data make the run faster?
   std::shared_ptr<ait::GradientCompression> compression;  // --compress, for slow links
 

@@ -15,11 +15,12 @@ using ::ait::testing::StatusIs;
 using ::testing::HasSubstr;
 
 TEST(StepMetrics, UnknownIsNullInJsonNeverZero) {
-  EXPECT_EQ(ToJson({.step = 7}),
-            R"({"step":7,"total_steps":null,"epoch":null,"loss":null,"learning_rate":null,)"
-            R"("gradient_norm":null,"tokens_per_second":null,"step_time_ms":null,)"
-            R"("exposed_communication":null,"data_wait":null,"host_memory_bytes":null,"elapsed_s":null,)"
-            R"("remaining_s":null,"skipped_steps":0,"loss_scale":null,"counters":{}})");
+  EXPECT_EQ(
+      ToJson({.step = 7}),
+      R"({"step":7,"total_steps":null,"epoch":null,"loss":null,"learning_rate":null,)"
+      R"("gradient_norm":null,"tokens_per_second":null,"step_time_ms":null,)"
+      R"("exposed_communication":null,"data_wait":null,"host_memory_bytes":null,"elapsed_s":null,)"
+      R"("remaining_s":null,"skipped_steps":0,"loss_scale":null,"counters":{}})");
 }
 
 TEST(StepMetrics, KnownValuesHaveTheirUnitInTheKey) {

@@ -151,8 +151,8 @@ StatusOr<ShardIndex> IndexTfrecord(const StoredObject& object) {
 }
 
 StatusOr<std::unique_ptr<ShardReader>> Open(std::shared_ptr<const StoredObject> object,
-                                      const ShardOptions& options,
-                                      std::shared_ptr<const StoredObject> index) {
+                                            const ShardOptions& options,
+                                            std::shared_ptr<const StoredObject> index) {
   ShardIndex table;
   if (index == nullptr) {
     AIT_ASSIGN_OR_RETURN(table, IndexTfrecord(*object));
