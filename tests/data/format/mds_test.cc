@@ -136,7 +136,7 @@ std::vector<Sample> Samples() {
     Sample sample = {.key = StrCat("key", i)};
     sample.Set({.name = "text", .value = ByteView::Copy("\xc3\xa4"), .kind = FieldKind::kText});
     sample.Set(
-        {.name = "jpg", .value = ByteView::Copy(std::string(static_cast<std::size_t>(i), 'j'))});
+        {.name = "raw", .value = ByteView::Copy(std::string(static_cast<std::size_t>(i), 'j'))});
     sample.Set(ArrayField("x", DType::kFloat32, {1, i + 1}, std::as_bytes(std::span(numbers))));
     sample.Set(ArrayField("label", DType::kInt32, {}, std::as_bytes(std::span(&label, 1))));
     samples.push_back(std::move(sample));

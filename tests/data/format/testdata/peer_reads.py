@@ -14,8 +14,8 @@ def mds(path):
     data = StreamingDataset(local=path, shuffle=False, batch_size=1)
     assert len(data) == 5
     for i in range(5):
-        sample = {name: value for name, value in data[i].items() if name != "jpg"}
-        assert sample["__key__"] == f"key{i}", sample
+        sample = data[i]
+        assert sample["__key__"] == f"key{i}" and sample["raw"] == b"j" * i, sample
         assert sample["text"] == "\u00e4" and sample["label"] == i, sample
         assert sample["x"].dtype == np.float32 and sample["x"].shape == (1, i + 1), sample
         assert (sample["x"] == 0.5).all()
