@@ -81,7 +81,7 @@ Json Describe(const Sample& sample) {
 struct InspectOptions {
   std::int64_t samples = 3;
   bool quick = false;
-  std::string format;
+  ShardOptions shard;
 };
 
 // One file or one collection, as JSON: what is printed is made of it.

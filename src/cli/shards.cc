@@ -44,7 +44,7 @@ std::string MiB(std::int64_t bytes) {
   return text;
 }
 
-int Write(const std::string& command, const std::string& url, const std::string& from,
+int Write(const std::string& command, const std::string& url, const ShardOptions& from,
           WriteShardsOptions options) {
   const auto start = std::chrono::steady_clock::now();
   const bool shows_progress = ::isatty(STDERR_FILENO) == 1;
@@ -57,7 +57,7 @@ int Write(const std::string& command, const std::string& url, const std::string&
   }
   StatusOr<std::shared_ptr<const Storage>> storage = OpenStorage(url);
   if (!storage.ok()) return Fail(command, storage.status());
-  const auto source = OpenSamples(*storage, url, {.shard = {.format = from}});
+  const auto source = OpenSamples(*storage, url, {.shard = from});
   if (!source.ok()) return Fail(command, source.status());
   const StatusOr<WriteReport> report = WriteShards(**source, options);
   if (shows_progress) std::fprintf(stderr, "\r\x1b[K");
@@ -92,7 +92,8 @@ int Run(const std::string& command, const std::string& usage, const std::string&
       ("format", StrCat("format of the shards: ", WrittenFormats()),
        cxxopts::value<std::string>()->default_value("webdataset"), "NAME")  //
       ("from", "format of the source, where it cannot be told from its bytes",
-       cxxopts::value<std::string>()->default_value(""), "NAME")  //
+       cxxopts::value<std::string>()->default_value(""), "NAME")                          //
+      ("examples", "records of TFRecord are tf.train.Example: a field for each feature")  //
       ("shard-size", "most bytes of a shard: 64K to 2G",
        cxxopts::value<std::string>()->default_value("1G"), "SIZE")                      //
       ("shard-samples", "most samples of a shard", cxxopts::value<std::string>(), "N")  //
@@ -142,7 +143,11 @@ int Run(const std::string& command, const std::string& usage, const std::string&
           number("max-bad", std::int64_t{1} << 40, write.max_bad_samples)}) {
       if (!status.ok()) return FailUsage(command, Message(status));
     }
-    return Write(command, words.front(), parsed["from"].as<std::string>(), std::move(write));
+    const ShardOptions from = {.format = parsed["from"].as<std::string>(),
+                               .tfrecord_payload = parsed.count("examples") != 0
+                                                       ? TfrecordPayload::kExample
+                                                       : TfrecordPayload::kBytes};
+    return Write(command, words.front(), from, std::move(write));
   } catch (const cxxopts::exceptions::exception& error) {
     return FailUsage(command, error);
   }

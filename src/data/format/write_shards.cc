@@ -162,6 +162,7 @@ class Job {
     AIT_ASSIGN_OR_RETURN(const std::unique_ptr<ShardWriter> writer,
                          CreateShard(path, {.format = options_.format}));
     ValuesDigest values;
+    bool has_fields = false;  // any but a single "data"
     std::vector<SampleRead> reads;
     const IdRange range = ranges_[static_cast<std::size_t>(number)];
     for (std::int64_t id = range.begin; id < range.end;) {
@@ -176,13 +177,16 @@ class Job {
       source_.Read(reads);
       for (const SampleRead& read : reads) {
         AIT_ASSIGN_OR_RETURN(const bool is_written, Append(read, *writer, shard));
-        if (is_written) values.Add(read.sample);
+        if (!is_written) continue;
+        values.Add(read.sample);
+        has_fields =
+            has_fields || read.sample.fields.size() != 1 || read.sample.fields[0].name != "data";
       }
     }
     shard.samples = writer->record_count();
     AIT_RETURN_IF_ERROR(Annotate(writer->Commit(), path));
     shard.values = values.value();
-    AIT_RETURN_IF_ERROR(Check(path, shard));
+    AIT_RETURN_IF_ERROR(Check(path, has_fields, shard));
     return shard;
   }
 
@@ -206,13 +210,16 @@ class Job {
   }
 
   // Fills in the size, and reads the shard back if that is asked for.
-  Status Check(const std::string& path, PackedShard& shard) const {
+  Status Check(const std::string& path, bool has_fields, PackedShard& shard) const {
     AIT_ASSIGN_OR_RETURN(std::shared_ptr<const StoredObject> object, storage_->Open(path));
     shard.bytes = object->info().size_bytes;
     if (!options_.verify) return OkStatus();
     AIT_ASSIGN_OR_RETURN(
         const std::unique_ptr<ShardReader> opened,
-        OpenShard(std::move(object), {.format = options_.format, .check = ShardCheck::kContents}));
+        OpenShard(std::move(object), {.format = options_.format,
+                                      .check = ShardCheck::kContents,
+                                      .tfrecord_payload = has_fields ? TfrecordPayload::kExample
+                                                                     : TfrecordPayload::kBytes}));
     AIT_ASSIGN_OR_RETURN(const std::unique_ptr<SampleStream> stream, opened->Stream({}));
     ValuesDigest values;
     std::int64_t samples = 0;
