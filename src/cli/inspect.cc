@@ -92,8 +92,7 @@ class Inspection {
 
   Json Run(const std::string& url) {
     Json report = {{"path", url}};
-    const auto source = OpenSamples(
-        storage_, url, {.shard = {.format = options_.format, .check = ShardCheck::kContents}});
+    const auto source = OpenSamples(storage_, url, {.shard = options_.shard});
     if (!source.ok()) {
       report["findings"] = 1;
       report["damage"].push_back(Message(source.status()));
@@ -232,6 +231,7 @@ int RunInspect(int argc, char** argv) {
       ("quick", "read only the samples that are shown")  //
       ("from", "format, where it cannot be told from the bytes",
        cxxopts::value<std::string>()->default_value(""), "NAME")                        //
+      ("examples", "records of TFRecord are tf.train.Example")                          //
       ("json", "write the report as JSON, too", cxxopts::value<std::string>(), "FILE")  //
       ("formats", "list the formats that are known")                                    //
       ("h,help", "print this help");
@@ -254,11 +254,15 @@ int RunInspect(int argc, char** argv) {
     const auto samples = ParseNumber<std::int64_t>("--samples", parsed["samples"].as<std::string>(),
                                                    0, 1'000'000, "a whole number, 0 to 1000000");
     if (!samples.ok()) return FailUsage("inspect", Message(samples.status()));
-    return Inspect(words.front(),
-                   {.samples = *samples,
-                    .quick = parsed.count("quick") != 0,
-                    .format = parsed["from"].as<std::string>()},
-                   parsed.count("json") != 0 ? parsed["json"].as<std::string>() : "");
+    return Inspect(
+        words.front(),
+        {.samples = *samples,
+         .quick = parsed.count("quick") != 0,
+         .shard = {.format = parsed["from"].as<std::string>(),
+                   .check = ShardCheck::kContents,
+                   .tfrecord_payload = parsed.count("examples") != 0 ? TfrecordPayload::kExample
+                                                                     : TfrecordPayload::kBytes}},
+        parsed.count("json") != 0 ? parsed["json"].as<std::string>() : "");
   } catch (const cxxopts::exceptions::exception& error) {
     return FailUsage("inspect", error);
   }

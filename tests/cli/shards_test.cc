@@ -93,6 +93,16 @@ TEST_F(AitShards, ConvertsFromOneFormatToAnotherAndBack) {
   exit = Ait({"inspect", records + "/00000.tfrecord"});
   EXPECT_EQ(exit.code, 0) << exit.output;
   EXPECT_THAT(exit.output, AllOf(HasSubstr("tfrecord"), HasSubstr("20 in 1 block, all read")));
+  exit = Ait({"inspect", records, "--examples"});
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("cls, jpg"), HasSubstr("key 'cat/1000'")));
+  exit = Ait({"convert", records, "--examples", "--out", back});
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  EXPECT_EQ(Read(back + "/00000.tar"), Read(tars + "/00000.tar"));
+  exit = Ait({"convert", tars, "--out", directory_ / "mds", "--format", "mds"});
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  exit = Ait({"inspect", directory_ / "mds"});
+  EXPECT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("cls, jpg"), HasSubstr("20 in 1 block, all read")));
 }
 
 TEST_F(AitShards, DamageIsFoundAndNamed) {
@@ -122,7 +132,7 @@ TEST_F(AitShards, AKilledRunGoesOnToTheSameShards) {
   for (int i = 0; i < 4; ++i) {
     Process run = Process::Spawn({.program = AIT_PROGRAM, .args = args(out)});
     std::this_thread::sleep_for(std::chrono::milliseconds(20 + 40 * i));
-    run.Signal(SIGKILL);
+    if (run.running()) run.Signal(SIGKILL);  // it may be done already
     run.Wait();
   }
   const Exit exit = Ait(args(out));
