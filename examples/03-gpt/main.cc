@@ -52,6 +52,7 @@ ait::Status Train(const Options& options) {
                                              .shard = world->shard(),
                                              .seed = options.seed,
                                              .epochs = ait::kUnlimitedEpochs}));
+  AIT_RETURN_IF_ERROR(data.AgreeOver(all));
   AIT_RETURN_IF_ERROR(data.CheckVocabulary(config.vocabulary));
 
   torch::manual_seed(options.seed);

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "ait/base/clock.h"
+#include "ait/data/plan/plan_agreement.h"
 #include "data/batch_pipeline_internal.h"
 #include "data/mix_internal.h"
 #include "data/plan/part_of_internal.h"
+#include "data/token_plan_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -96,6 +98,8 @@ class TokenDataset::Impl {
       slot.batch.tokens.reserve(static_cast<std::size_t>(batch_bytes / 8));
       slot.batch.sample_ids.reserve(static_cast<std::size_t>(max_rows));
     }
+    reads_.reserve(
+        static_cast<std::size_t>(max_rows));  // nothing is allocated while batches are filled
     pipeline_.emplace(
         std::move(slots), [this](internal::BatchSlot& slot) { Fill(slot); }, options_.loader_cpus);
     return OkStatus();
@@ -153,8 +157,17 @@ class TokenDataset::Impl {
                              source_->name());
     }
     state_ = state;
-    status_ = OkStatus();
-    return Start();
+    status_ = Start();
+    return status_;
+  }
+
+  Status AgreeOver(Communicator& communicator) const {
+    const internal::TokenPlan plan({.corpus_digest = source_->digest(),
+                                    .token_count = source_->token_count(),
+                                    .sample_count = sample_count_,
+                                    .digest = state_.plan_digest},
+                                   options_);
+    return AgreeOnPlan(communicator, plan, options_.shard, state_);
   }
 
   const Status& status() const { return status_; }
@@ -215,9 +228,9 @@ class TokenDataset::Impl {
     return OkStatus();
   }
 
-  // A source may be a class of the program, which may throw: then each read is done alone, so that
-  // the sample can be named.
-  void ReadAll() try { source_->ReadMany(reads_); } catch (const std::exception&) {
+  // A source may be a class of the program, which may throw anything: then each read is done alone,
+  // so that the sample can be named.
+  void ReadAll() try { source_->ReadMany(reads_); } catch (...) {
     for (TokenRead& read : reads_) {
       read.status = ReadOne(read);
       if (!read.status.ok()) return;
@@ -228,6 +241,8 @@ class TokenDataset::Impl {
     return source_->Read(read.first, read.out);
   } catch (const std::exception& error) {
     return InternalError("the source threw: ", error.what());
+  } catch (...) {
+    return InternalError("the source threw something that is no std::exception");
   }
 
   std::int64_t SampleAt(std::int64_t epoch, std::int64_t position) {
@@ -298,6 +313,9 @@ Status TokenDataset::CheckVocabulary(std::int64_t model_vocabulary_size) const {
 }
 
 const TokenBatch* TokenDataset::Next() { return impl_->Next(); }
+Status TokenDataset::AgreeOver(Communicator& communicator) const {
+  return impl_->AgreeOver(communicator);
+}
 DataWait TokenDataset::TakeWait() { return impl_->TakeWait(); }
 const Status& TokenDataset::status() const { return impl_->status(); }
 DatasetState TokenDataset::state() const { return impl_->state(); }

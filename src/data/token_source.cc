@@ -171,6 +171,10 @@ StatusOr<internal::TokenStream> OpenStream(const std::string& path, Verification
   if (std::filesystem::is_directory(path, ignored)) return OpenDirectory(path, verification);
   if (Exists(path)) return OpenFile(path, verification);
   if (Exists(path + ".idx")) return internal::OpenMegatron(path);
+  if (path.find("://") != std::string::npos) {
+    return UnimplementedError("a corpus of tokens is read from files of this host, not from ", path,
+                              "; copy it first: ait stage ", path, " DIRECTORY");
+  }
   return NotFoundError("no corpus at ", path,
                        ": there is no such directory or file, and no Megatron index ", path,
                        ".idx");

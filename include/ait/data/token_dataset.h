@@ -38,6 +38,8 @@
 
 namespace ait::inline v0 {
 
+class Communicator;
+
 struct TokenDatasetOptions {
   std::int64_t sequence_length = 1024;  // inputs of a sample, ≥ 1
   std::int64_t global_batch_size = 8;   // samples of one batch on all ranks together, ≥ world size
@@ -75,6 +77,10 @@ class TokenDataset {
   std::int64_t vocabulary_size() const;  // every token is less
   /// Equal on ranks and runs that deliver the same samples in the same order; compare it at start.
   std::uint64_t plan_digest() const;
+  /// **Collective. Blocks.** Compares corpus, order, options and state over the ranks of
+  /// `communicator`, each with its part; call it before the first `Next`. **Errors.** The same on
+  /// every rank, those of `AgreeOnPlan`: they name the ranks and what differs.
+  Status AgreeOver(Communicator& communicator) const;
   /// Ok if every token has a place in a model of this vocabulary, else InvalidArgument.
   Status CheckVocabulary(std::int64_t model_vocabulary_size) const;
 
