@@ -16,6 +16,7 @@ struct TrainOptions {
   std::int64_t steps = 0;      // --steps: so many, instead of whole epochs
   std::int64_t threads = 2;    // --threads: that read and decode, of each rank
   bool io_experiment = false;  // --io-experiment
+  std::string out;             // --out: a directory for metrics.jsonl; empty: none
 };
 
 /// Trains a CNN; rank 0 prints its accuracy on the test images.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: images pack OUT [FOLDER]\n"
-    "       images train DATA [--epochs N] [--steps N] [--threads N] [--io-experiment 0|1]";
+    "       images train DATA [--epochs N] [--steps N] [--threads N] [--io-experiment 0|1]\n"
+    "                         [--out DIRECTORY]";
 
 ait::Status Run(const std::vector<std::string>& words) {
   if (words.size() >= 2 && words[0] == "pack") {
@@ -24,6 +25,10 @@ ait::Status Run(const std::vector<std::string>& words) {
   TrainOptions options{.data = words[1]};
   for (std::size_t i = 2; i < words.size(); i += 2) {
     const std::int64_t value = std::atoll(words[i + 1].c_str());
+    if (words[i] == "--out") {
+      options.out = words[i + 1];
+      continue;
+    }
     if (value < 0 || (value == 0 && words[i + 1] != "0")) {
       return ait::InvalidArgumentError(words[i], " cannot be '", words[i + 1], "'\n", kUsage);
     }
@@ -39,6 +44,7 @@ ait::Status Run(const std::vector<std::string>& words) {
       return ait::InvalidArgumentError("no option ", words[i], "\n", kUsage);
     }
   }
+  if (options.epochs < 1) return ait::InvalidArgumentError("--epochs is at least 1\n", kUsage);
   return TrainOnImages(options);
 }
 

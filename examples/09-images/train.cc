@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/Parallel.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
 #include <torch/utils.h>
 #include <unistd.h>
 
@@ -13,8 +8,6 @@
 
 #include "ait/comm/automatic.h"
 #include "ait/comm/world.h"
-#include "ait/data/decode/field_transforms.h"
-#include "ait/data/decode/image_transforms.h"
 #include "ait/data/format/formats.h"
 #include "ait/data/loader/data_loader.h"
 #include "ait/data/loader/io_experiment.h"
@@ -27,28 +20,12 @@
 #include "ait/runtime/trainer.h"
 #include "ait/tensor/gloo.h"
 #include "ait/tensor/torch.h"
+#include "cnn.h"
 #include "images.h"
 
 namespace {
 
 constexpr std::int64_t kBatch = 128;  // of all ranks together
-
-torch::nn::Sequential MakeCnn() {
-  torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 3).padding(1)),
-                               torch::nn::ReLU(), torch::nn::MaxPool2d(2),
-                               torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 32, 3).padding(1)),
-                               torch::nn::ReLU(), torch::nn::MaxPool2d(2), torch::nn::Flatten(),
-                               torch::nn::Linear(32 * 7 * 7, 10));
-}
-
-// From JPEG and text to numbers, with a random flip while training.
-ait::Transform Decode(bool is_training) {
-  return ait::Chain({ait::DecodeImage({.mode = ait::ColorMode::kGray}),
-                     ait::RandomFlip({.horizontal = is_training ? 0.5 : 0.0}),
-                     ait::Normalize({.normalization = {.mean = {0.286f}, .deviation = {0.353f}}}),
-                     ait::ParseInteger({.field = "cls", .output = "label", .end = 10})});
-}
 
 struct Data {
   std::shared_ptr<const ait::DataPlan> plan;
@@ -56,17 +33,17 @@ struct Data {
 };
 
 ait::StatusOr<Data> Open(ait::World& world, const std::string& path, std::int64_t epochs,
-                         std::int64_t threads, bool is_training) {
+                         std::int64_t threads, Use use) {
   AIT_ASSIGN_OR_RETURN(std::shared_ptr<const ait::Storage> storage, ait::LocalStorage::Create());
   AIT_ASSIGN_OR_RETURN(const auto samples, ait::OpenSamples(std::move(storage), path));
   AIT_ASSIGN_OR_RETURN(
       ait::DataPlan made,
-      ait::DataPlan::Create(
-          {ait::MakePlanSource(*samples)},
-          {.global_batch_size = kBatch,
-           .seed = 1,
-           .order = is_training ? ait::SampleOrder::kBlockShuffled : ait::SampleOrder::kSequential,
-           .epochs = epochs}));
+      ait::DataPlan::Create({ait::MakePlanSource(*samples)},
+                            {.global_batch_size = kBatch,
+                             .seed = 1,
+                             .order = use == Use::kTraining ? ait::SampleOrder::kBlockShuffled
+                                                            : ait::SampleOrder::kSequential,
+                             .epochs = epochs}));
   const auto plan = std::make_shared<const ait::DataPlan>(std::move(made));
   AIT_RETURN_IF_ERROR(ait::AgreeOnPlan(*world.communicator(), *plan, world.shard()));
   AIT_ASSIGN_OR_RETURN(
@@ -74,7 +51,7 @@ ait::StatusOr<Data> Open(ait::World& world, const std::string& path, std::int64_
       ait::DataLoader::Create(plan, {samples},
                               {.shard = world.shard(),
                                .seed = 1,
-                               .transform = Decode(is_training),
+                               .transform = Decode(use),
                                .collate = ait::Stack({.required = {"image", "label"}}),
                                .threads = static_cast<int>(threads)}));
   return Data{plan, std::move(loader)};
@@ -103,8 +80,8 @@ ait::Status TrainOnImages(const TrainOptions& options) {
   AIT_ASSIGN_OR_RETURN(auto world, ait::World::FromEnvironment(
                                        {.transport = ait::Automatic({.between = ait::Gloo()})}));
   at::set_num_threads(world->threads());
-  AIT_ASSIGN_OR_RETURN(
-      Data data, Open(*world, options.data + "/train", options.epochs, options.threads, true));
+  AIT_ASSIGN_OR_RETURN(Data data, Open(*world, options.data + "/train", options.epochs,
+                                       options.threads, Use::kTraining));
   torch::nn::Sequential model = MakeCnn();
   AIT_ASSIGN_OR_RETURN(
       auto engine, ait::DataParallel::Create(world->communicator(), ait::NamedParameters(*model)));
@@ -112,6 +89,7 @@ ait::Status TrainOnImages(const TrainOptions& options) {
   ait::Trainer trainer(
       *engine, ait::AdamW{{.learning_rate = 2e-3}},
       {.total_steps = options.steps > 0 ? options.steps : options.epochs * steps_per_epoch,
+       .directory = options.out,
        .progress = ait::ProgressTo(STDERR_FILENO),
        .steps_per_epoch = static_cast<double>(steps_per_epoch),
        .data_wait = [&] { return data.loader.TakeWait().wait; }});
@@ -128,7 +106,8 @@ ait::Status TrainOnImages(const TrainOptions& options) {
     if (!step.ok()) return step.status();
   }
   AIT_RETURN_IF_ERROR(data.loader.status());
-  AIT_ASSIGN_OR_RETURN(Data test, Open(*world, options.data + "/test", 1, options.threads, false));
+  AIT_ASSIGN_OR_RETURN(Data test,
+                       Open(*world, options.data + "/test", 1, options.threads, Use::kTest));
   AIT_ASSIGN_OR_RETURN(const double accuracy, Accuracy(*world, model, std::move(test)));
   if (world->rank() != ait::Rank(0)) return ait::OkStatus();
   std::printf("%d ranks: test accuracy %.2f %%\n", world->size().value(), 100 * accuracy);
