@@ -4,10 +4,12 @@
 
 // A batch on its way from the plan to the consumer.
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "ait/base/clock.h"
@@ -52,6 +54,9 @@ struct BatchWork {
   DataBatch batch;
   Status status;             // not ok: it ends the data
   std::vector<BadRead> bad;  // by row and attempt
+  /// Of `bad`, each once, since a batch that is filled up has rows twice: {source, epoch, position,
+  /// attempt}.
+  std::set<std::array<std::int64_t, 4>> bad_places;
   std::int64_t stand_ins = 0;
   bool is_repaired = false;  // no row is bad any more
   bool is_refused = false;   // collating ended for want of room, or because the loader stops

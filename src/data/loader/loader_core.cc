@@ -297,6 +297,10 @@ Status LoaderCore::Commit(BatchWork& work) {
     statistics_.bad_samples += counted;
   }
   if (!status.ok()) return status;
+  if (IsBeyondBudget(work)) {
+    return InternalError("batch ", work.number, " has ", work.bad_places.size(),
+                         " bad samples, of which ", counted, " counted, and was not made");
+  }
   if (!work.status.ok()) {
     return Annotate(work.status,
                     StrCat("batch ", work.number, " of rank ", options_.shard.rank.value()));

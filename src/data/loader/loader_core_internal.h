@@ -129,6 +129,9 @@ class LoaderCore {
   Status StandIn(BatchWork& work, std::size_t index);
   BadSample Describe(const BatchWork& work, std::size_t slot, const SampleRead& read,
                      std::int64_t attempt) const;
+  void AddBad(BatchWork& work, std::size_t slot, const SampleRead& read,
+              std::int64_t attempt) const;
+  bool IsBeyondBudget(const BatchWork& work) const;
   SamplePlace PlaceOf(std::int32_t source, std::int64_t id) const;
   bool IsBad(const Status& status) const;
   void KeepOwn(BatchWork& work);

@@ -252,8 +252,15 @@ void LoaderCore::Reset(BatchWork& work) {
   for (Sample& sample : work.batch.samples) sample.fields.clear();
   for (SampleRead& read : work.reads) read.status = OkStatus();
   if (work.stage == Stage::kReady) work.batch.planned.swap(work.planned.samples);
+  // Those that stood in for bad ones are forgotten, or nobody would count them the next time.
+  if (work.slots.size() == work.reads.size() && work.planned.samples.size() == work.reads.size()) {
+    for (std::size_t i = 0; i < work.reads.size(); ++i) {
+      work.reads[i].id = work.planned.samples[work.slots[i]].id;
+    }
+  }
   work.status = OkStatus();
   work.bad.clear();
+  work.bad_places.clear();
   work.stand_ins = 0;
   work.bytes_read = 0;
   work.bytes_transformed = 0;

@@ -152,6 +152,8 @@ void LoaderCore::Run(Lock& lock, const Task& task, Activity& activity) {
 void LoaderCore::Read(BatchWork& work, const ReadGroup& group) {
   const SampleSource& source = *sources_[static_cast<std::size_t>(group.source)];
   const std::span reads(work.reads.data() + group.begin, group.end - group.begin);
+  // A sample is used again and again, and what cannot be read keeps the key of the one before.
+  for (SampleRead& read : reads) read.sample.key.clear();
   Status thrown;
   try {
     source.Read(reads);
@@ -281,9 +283,23 @@ BadSample LoaderCore::Describe(const BatchWork& work, std::size_t slot, const Sa
           .attempt = attempt};
 }
 
+void LoaderCore::AddBad(BatchWork& work, std::size_t slot, const SampleRead& read,
+                        std::int64_t attempt) const {
+  BadSample sample = Describe(work, slot, read, attempt);
+  work.bad_places.insert(
+      {work.planned.samples[slot].source, sample.epoch, sample.position, sample.attempt});
+  work.bad.push_back({slot, std::move(sample)});
+}
+
+/// Whether a batch has more bad samples than all of the data may have.
+bool LoaderCore::IsBeyondBudget(const BatchWork& work) const {
+  return static_cast<std::int64_t>(work.bad_places.size()) > options_.bad_samples.max_bad_samples;
+}
+
 /// Puts others in the place of bad and excluded samples.
 Status LoaderCore::Repair(BatchWork& work) {
   work.bad.clear();
+  work.bad_places.clear();
   work.stand_ins = 0;
   for (std::size_t i = 0; i < work.reads.size(); ++i) {
     SampleRead& read = work.reads[i];
@@ -293,7 +309,7 @@ Status LoaderCore::Repair(BatchWork& work) {
     if (read.status.ok() && !is_excluded) continue;
     if (!is_excluded) {
       if (!IsBad(read.status)) return read.status;
-      work.bad.push_back({slot, Describe(work, slot, read, 0)});
+      AddBad(work, slot, read, 0);
       if (options_.bad_samples.max_bad_samples == 0) continue;  // the batch will not be delivered
     }
     AIT_RETURN_IF_ERROR(StandIn(work, i));
@@ -313,7 +329,6 @@ Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
   const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
   const std::uint64_t digest = digests_[static_cast<std::size_t>(planned.source)];
   SampleRead& read = work.reads[index];
-  const BadSamplePolicy& policy = options_.bad_samples;
   SampleRandom choice(plan_->digest() ^ 0x5374616e64496e21ULL, planned.epoch, planned.source,
                       planned.position);
   for (std::int64_t attempt = 1; attempt <= kMostAttempts && !IsHalted(); ++attempt) {
@@ -328,9 +343,8 @@ Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
     }
     if (read.status.ok()) return OkStatus();
     if (!IsBad(read.status)) return read.status;
-    work.bad.push_back({slot, Describe(work, slot, read, attempt)});
-    // Counting them will end the data.
-    if (static_cast<std::int64_t>(work.bad.size()) > policy.max_bad_samples) return OkStatus();
+    AddBad(work, slot, read, attempt);
+    if (IsBeyondBudget(work)) return OkStatus();  // counting them will end the data
   }
   if (IsHalted()) {
     work.is_refused = true;
@@ -369,8 +383,7 @@ Status LoaderCore::CollateUnlocked(BatchWork& work) {
   if (!work.is_repaired) AIT_RETURN_IF_ERROR(Repair(work));
   work.is_repaired = true;
   work.bytes_transformed = work.size.load(std::memory_order_relaxed);
-  const bool is_delivered =
-      static_cast<std::int64_t>(work.bad.size()) <= options_.bad_samples.max_bad_samples;
+  const bool is_delivered = !IsBeyondBudget(work);
   batch.samples.resize(count);
   batch.row_begins = work.planned.row_begins;
   batch.global_samples = work.planned.global_samples;

@@ -2,12 +2,16 @@
 // Bad samples in a loader: who is delivered in their place, what is counted, what is listed.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ait/data/loader/data_loader.h"
+#include "ait/data/plan/data_plan.h"
 #include "data/loader/loader_test_support.h"
 #include "support/process.h"
 #include "support/status_matchers.h"
@@ -249,6 +253,102 @@ TEST(DataLoaderBadTest, RestoreCountsNoPlaceTwice) {
     ASSERT_OK(loader->status());
     ASSERT_OK(loader->Restore(start));
   }
+}
+
+/// Samples of which the first few are much larger than they say.
+class Swelling final : public NumberSource {
+ public:
+  using NumberSource::NumberSource;
+
+ protected:
+  Status ReadOne(SampleRead& read) const override {
+    AIT_RETURN_IF_ERROR(NumberSource::ReadOne(read));
+    if (read.id / 4 != 1) return OkStatus();
+    const std::vector<std::byte> bytes(50'000);
+    read.sample.Set(ArrayField("x", DType::kUInt8, {50'000}, bytes));
+    return OkStatus();
+  }
+};
+
+TEST(DataLoaderBadTest, ABatchThatIsGivenUpKeepsItsBadSamples) {
+  DataPlanOptions order;
+  order.global_batch_size = 4;
+  order.order = SampleOrder::kSequential;
+  for (const BadSampleAction action : {BadSampleAction::kReplace, BadSampleAction::kDrop}) {
+    std::vector<std::uint64_t> expected;
+    for (const int threads : {0, 2}) {
+      const auto source = std::make_shared<Swelling>(24);
+      auto plan = DataPlan::Create({MakePlanSource(*source)}, order);
+      ASSERT_OK(plan);
+      std::atomic<DataLoader*> asked = nullptr;
+      source->on_read = [&](std::int64_t id) -> Status {
+        if (id == 9 || id == 10) return kDamage;
+        // The second batch comes when the one behind it is ready, and leaves it no room.
+        DataLoader* const at = id == 4 ? asked.exchange(nullptr) : nullptr;
+        for (int i = 0; i < 10'000 && at != nullptr; ++i) {
+          const LoaderStatistics now = at->statistics();
+          if (now.batches == 1 && now.ready >= 1) break;
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return OkStatus();
+      };
+      auto loader = DataLoader::Create(std::make_shared<DataPlan>(*plan), {source},
+                                       {.threads = threads,
+                                        .budget = Bytes(100'000),
+                                        .max_ahead = 3,
+                                        .bad_samples = {.max_bad_samples = 50, .action = action}});
+      ASSERT_OK(loader);
+      if (threads > 0) asked = &*loader;
+      const std::vector<std::uint64_t> hashes = testing::HashesOf(*loader);
+      ASSERT_OK(loader->status());
+      if (threads == 0) expected = hashes;
+      EXPECT_EQ(hashes, expected);
+      const LoaderStatistics statistics = loader->statistics();
+      EXPECT_EQ(statistics.stand_ins, 2);
+      EXPECT_GE(statistics.bad_samples, 2);
+      EXPECT_GE(statistics.given_up, threads > 0 ? 1 : 0);
+    }
+  }
+}
+
+TEST(DataLoaderBadTest, ABatchThatIsFilledUpCountsAPlaceOnce) {
+  const auto source = Damaged({0}, kDamage, 3);
+  auto plan = DataPlan::Create(
+      {MakePlanSource(*source)},
+      {.global_batch_size = 8, .order = SampleOrder::kSequential, .last_batch = LastBatch::kPad});
+  ASSERT_OK(plan);
+  auto loader = DataLoader::Create(std::make_shared<DataPlan>(*plan), {source},
+                                   {.threads = 0, .bad_samples = {.max_bad_samples = 1}});
+  ASSERT_OK(loader);
+  const DataBatch* batch = loader->Next();
+  ASSERT_NE(batch, nullptr) << loader->status();
+  ASSERT_EQ(batch->samples.size(), 8U);
+  ASSERT_NE(batch->Find("x"), nullptr);
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_NE(batch->samples[i].id, 0);
+    EXPECT_EQ(batch->weights[i], i < 3 ? 1.0F : 0.0F);
+  }
+  EXPECT_EQ(loader->statistics().bad_samples, 1);
+}
+
+TEST(DataLoaderBadTest, WhatCannotBeReadHasNoKey) {
+  testing::TempDir directory;
+  class Unreadable final : public NumberSource {
+   public:
+    using NumberSource::NumberSource;
+
+   protected:
+    Status ReadOne(SampleRead& read) const override {
+      return read.id % 10 == 3 ? kDamage : NumberSource::ReadOne(read);
+    }
+  };
+  const std::string path = directory / "bad.jsonl";
+  ASSERT_OK(RunAll(std::make_shared<Unreadable>(100),
+                   {.threads = 0, .bad_samples = {.max_bad_samples = 90, .log_path = path}})
+                .status);
+  ASSERT_OK_AND_ASSIGN(const std::vector<BadSample> list, ReadBadSampleLog(path));
+  EXPECT_GE(list.size(), 10U);
+  for (const BadSample& bad : list) EXPECT_EQ(bad.key, "") << bad.id;
 }
 
 TEST(DataLoaderBadTest, AListThatCannotBeWrittenEndsTheData) {
