@@ -24,6 +24,9 @@ double Spread(const std::vector<double>& values, double median) {
   return Median(std::move(distances));
 }
 
+// Batches that are taken while none has to be waited for.
+constexpr std::size_t kMostAhead = 512;
+
 std::string Printf(const char* format, double value) {
   std::array<char, 64> text;
   std::snprintf(text.data(), text.size(), format, value);
@@ -36,33 +39,57 @@ IoExperimentClock::IoExperimentClock(const IoExperimentOptions& options)
     : options_({.warmup_steps = std::max(options.warmup_steps, 0),
                 .steps = std::max(options.steps, 4),
                 .turns = std::max(options.turns, 1),
+                .ahead = std::max(options.ahead, 0),
                 .clock = options.clock}),
-      turn_(options_.warmup_steps > 0 ? Turn::kWarmup : Turn::kMemory) {}
+      turn_(options_.warmup_steps > 0 ? Turn::kWarmup : Turn::kStorage) {}
 
 void IoExperimentClock::EndStep() {
   if (!begin_ || turn_ == Turn::kOver) return;
-  const double seconds = std::chrono::duration<double>(options_.clock->now() - *begin_).count();
+  const Duration took = options_.clock->now() - *begin_;
+  const double seconds = std::chrono::duration<double>(took).count();
   begin_.reset();
+  if (shortest_step_ == Duration::zero() || took < shortest_step_) shortest_step_ = took;
   ++step_;
   switch (turn_) {
     case Turn::kWarmup:
       if (step_ < options_.warmup_steps) return;
-      turn_ = Turn::kMemory;
-      break;
-    case Turn::kMemory:
-      if (step_ > 1) from_memory_.push_back(seconds);
-      if (step_ < options_.steps) return;
       turn_ = Turn::kStorage;
       break;
     case Turn::kStorage:
       if (step_ > options_.steps / 2) from_storage_.push_back(seconds);
       if (step_ < options_.steps) return;
-      turn_ = ++turns_ < options_.turns ? Turn::kMemory : Turn::kOver;
+      turn_ = Turn::kMemory;
+      break;
+    case Turn::kMemory:
+      if (step_ > 1) from_memory_.push_back(seconds);
+      if (static_cast<std::size_t>(step_) < kept_) return;
+      turn_ = has_no_storage_ || ++turns_ >= options_.turns ? Turn::kOver : Turn::kStorage;
+      has_waited_ = false;
       break;
     case Turn::kOver:
       return;
   }
   step_ = 0;
+}
+
+bool IoExperimentClock::Taken(std::size_t kept) {
+  kept_ = kept;
+  const auto steps = static_cast<std::size_t>(options_.steps);
+  if (options_.ahead > 0) return kept < std::max(steps, static_cast<std::size_t>(options_.ahead));
+  // What was read ahead comes at once.
+  const Duration threshold =
+      std::max<Duration>(shortest_step_ / 50, std::chrono::microseconds(100));
+  has_waited_ = has_waited_ || options_.clock->now() - taken_at_ > threshold;
+  if (kept < steps) return true;
+  is_free_ = is_free_ || (!has_waited_ && kept >= kMostAhead);
+  return !has_waited_ && !is_free_;
+}
+
+void IoExperimentClock::EndStorage(std::size_t kept) {
+  has_no_storage_ = true;
+  kept_ = kept;
+  step_ = 0;
+  turn_ = kept > 0 ? Turn::kMemory : Turn::kOver;
 }
 
 void IoExperimentClock::BeginStep() { begin_ = options_.clock->now(); }

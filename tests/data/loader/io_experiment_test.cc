@@ -79,6 +79,75 @@ TEST(IoExperimentTest, ThePriceOfTheDataIsTheDifference) {
   EXPECT_THAT(ToText(outcome.report), HasSubstr("1.429 times as fast"));
 }
 
+// A dataset that reads ahead: a batch each `cost`, while fewer than `most` are ready.
+class ReadsAhead {
+ public:
+  ReadsAhead(ManualClock& clock, Duration cost, int most)
+      : clock_(clock), cost_(cost), most_(most), next_at_(clock.now() + cost) {}
+  const int* Next() {
+    Read();
+    if (ready_ == 0) {
+      clock_.Advance(next_at_ - clock_.now());
+      Read();
+    }
+    if (ready_-- == most_) next_at_ = clock_.now() + cost_;
+    ++value_;
+    return &value_;
+  }
+
+ private:
+  void Read() {
+    for (; ready_ < most_ && next_at_ <= clock_.now(); next_at_ += cost_) ++ready_;
+  }
+
+  ManualClock& clock_;
+  const Duration cost_;
+  const int most_;
+  Time next_at_;
+  int ready_ = 0;
+  int value_ = -1;
+};
+
+TEST(IoExperimentTest, WhatWasReadAheadHidesNothing) {
+  for (const int most : {1, 13, 300}) {
+    for (const int ahead : {0, most}) {
+      for (const int cost : {15, 5, 0}) {
+        ManualClock clock;
+        ReadsAhead data(clock, cost == 0 ? Duration(1'000) : milliseconds(cost), most);
+        IoExperiment<int> experiment({.ahead = ahead, .clock = &clock},
+                                     [&] { return data.Next(); });
+        clock.Advance(std::chrono::minutes(1));  // all that fits is ready before the first step
+        for (int i = 0; !experiment.is_done(); ++i) {
+          ASSERT_LT(i, 3'000);
+          const int* number = experiment.Next();
+          ASSERT_NE(number, nullptr);
+          ASSERT_EQ(*number, i);
+          clock.Advance(milliseconds(10));
+        }
+        const IoReport report = experiment.report();
+        EXPECT_EQ(report.is_significant, cost == 15) << most << " ahead, " << cost << " ms";
+        EXPECT_NEAR(report.speedup, cost == 15 ? 1.5 : 1, 0.02) << most << " ahead";
+      }
+    }
+  }
+}
+
+TEST(IoExperimentTest, CopiesAreNotThePriceOfTheData) {
+  ManualClock clock;
+  ReadsAhead data(clock, milliseconds(5), 8);
+  IoExperiment<int> experiment(
+      {.clock = &clock}, [&] { return data.Next(); },
+      [&](const int& number) -> StatusOr<int> {
+        clock.Advance(milliseconds(2));
+        return number;
+      });
+  while (!experiment.is_done()) {
+    ASSERT_NE(experiment.Next(), nullptr);
+    clock.Advance(milliseconds(10));
+  }
+  EXPECT_FALSE(experiment.report().is_significant);
+}
+
 TEST(IoExperimentTest, FreeDataNeedsNoAdvice) {
   const Outcome outcome = RunExperiment(Duration::zero(), milliseconds(10), 1'000, {});
   EXPECT_FALSE(outcome.report.is_significant);
@@ -88,9 +157,12 @@ TEST(IoExperimentTest, FreeDataNeedsNoAdvice) {
 }
 
 TEST(IoExperimentTest, DataThatEndsEarlyEndsItWithoutAWrongAnswer) {
-  for (int count = 0; count < 12; ++count) {
+  for (int count = 0; count < 24; ++count) {
     const Outcome outcome = RunExperiment(milliseconds(1), milliseconds(1), count, {.steps = 4});
     EXPECT_EQ(outcome.delivered.size(), static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < outcome.delivered.size(); ++i) {
+      EXPECT_EQ(outcome.delivered[i], static_cast<int>(i));
+    }
     if (outcome.report.steps == 0) {
       EXPECT_THAT(ToText(outcome.report), HasSubstr("nothing was measured"));
     }

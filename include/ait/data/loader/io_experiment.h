@@ -5,11 +5,12 @@
 // Would the run be faster if its data came from memory? An experiment in the run itself, and what
 // to do about the answer.
 //
-// The experiment stands between the program and its dataset. It takes turns: some steps with
-// batches that it has read and copied before their first step begins, some with batches as the
-// dataset delivers them. Both do the same work on the same kind of batch; what the latter take
-// longer is the price of the data. Every batch is delivered once and in order, so the run is a
-// training run.
+// The experiment stands between the program and its dataset. It first takes and copies batches
+// until nothing is left that the dataset had read ahead. Then it takes turns: in steps from storage
+// it takes one more batch from the dataset and gives the oldest it has to the program; in steps
+// from memory it only gives. Both copy a batch and do the same work on the same kind of batch; what
+// the former take longer is the price of the data. Every batch is delivered once and in order, so
+// the run is a training run.
 //
 //   IoExperiment<TokenBatch> experiment({}, [&] { return data.Next(); });
 //   while (!experiment.is_done()) {
@@ -20,10 +21,12 @@
 //   std::puts(ToText(experiment.report()).c_str());   // with free data 1.31 times as fast; …
 //
 // While it goes on the dataset is ahead of what was delivered: save no state of it before the end.
-// On several ranks all run the experiment, with the same options. **Thread-safety.** One thread.
+// On several ranks all run the experiment, with the same options, and with `ahead` set, or their
+// turns drift apart. **Thread-safety.** One thread.
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -38,10 +41,14 @@ namespace ait::inline v0 {
 
 struct IoExperimentOptions {
   int warmup_steps = 3;  // first steps, which are not counted; ≥ 0
-  /// Steps of a turn, ≥ 4. Of those from storage only the second half counts: the first empties
-  /// what was read ahead.
+  /// Steps of a turn from storage, ≥ 4, of which the second half counts; a turn from memory has as
+  /// many as there are batches in memory.
   int steps = 20;
   int turns = 3;  // of each kind; ≥ 1
+  /// Batches that the dataset may have read ahead, such as LoaderOptions::max_ahead. So many are
+  /// taken and copied, or `steps` if that is more. 0: it is found out, by taking batches until one
+  /// has to be waited for, at most 512; for data that costs nothing that makes a long turn.
+  int ahead = 0;
   Clock* clock = &SystemClock();
 };
 
@@ -87,17 +94,20 @@ class IoExperimentClock {
  public:
   explicit IoExperimentClock(const IoExperimentOptions& options);
 
-  enum class Turn { kWarmup, kMemory, kStorage, kOver };
+  enum class Turn { kWarmup, kStorage, kMemory, kOver };
   Turn turn() const { return turn_; }
-  /// Whether a turn from memory begins: `steps` batches are to be read now.
-  bool is_time_to_fill() const { return turn_ == Turn::kMemory && step_ == 0; }
-  int steps() const { return options_.steps; }
+  /// Whether a turn from storage begins: batches are to be taken until one is `Taken` with false.
+  bool is_time_to_fill() const { return turn_ == Turn::kStorage && step_ == 0; }
+  /// A batch is asked for, and has been taken, to be kept.
+  void Take() { taken_at_ = options_.clock->now(); }
+  /// Whether one more is to be taken. `kept` are there.
+  bool Taken(std::size_t kept);
+  /// There will be none from storage any more: `kept` are left to be delivered.
+  void EndStorage(std::size_t kept);
   /// The program asks for the next batch, that is, its step is over.
   void EndStep();
   /// The wait for the next batch begins, and with it the step.
   void BeginStep();
-  /// There are no more batches.
-  void End() { turn_ = Turn::kOver; }
   IoReport report() const;
 
  private:
@@ -105,6 +115,12 @@ class IoExperimentClock {
   Turn turn_;
   int step_ = 0;   // of the turn
   int turns_ = 0;  // that are over, of both kinds
+  std::size_t kept_ = 0;
+  bool has_waited_ = false;  // for a batch of those that are being taken
+  bool is_free_ = false;     // many were taken, and none was waited for
+  bool has_no_storage_ = false;
+  Duration shortest_step_ = Duration::zero();  // 0: none yet
+  Time taken_at_;
   std::optional<Time> begin_;
   std::vector<double> from_storage_;
   std::vector<double> from_memory_;
@@ -125,13 +141,24 @@ class IoExperiment {
   /// it passes on what `next` gives.
   const Batch* Next() {
     clock_.EndStep();
-    if (clock_.is_time_to_fill()) Fill();
+    if (is_held_) kept_.pop_front();
+    is_held_ = false;
+    if (clock_.is_time_to_fill()) {
+      do {
+        clock_.Take();
+      } while (Keep() && clock_.Taken(kept_.size()));
+    }
     clock_.BeginStep();
-    if (used_ < kept_.size()) return &kept_[used_++];
+    if (clock_.turn() == IoExperimentClock::Turn::kStorage) Keep();
+    if (!kept_.empty()) {
+      // Steps from storage copy a batch, so these do as well.
+      if (clock_.turn() == IoExperimentClock::Turn::kMemory)
+        static_cast<void>(copy_(kept_.front()));
+      is_held_ = true;
+      return &kept_.front();
+    }
     const Batch* not_copied = std::exchange(not_copied_, nullptr);
-    const Batch* batch = not_copied != nullptr ? not_copied : next_();
-    if (batch == nullptr || not_copied != nullptr) clock_.End();
-    return batch;
+    return not_copied != nullptr ? not_copied : next_();
   }
 
   /// The last turn is over, or the data has ended. It is over once the program asks for the batch
@@ -141,26 +168,25 @@ class IoExperiment {
   IoReport report() const { return clock_.report(); }
 
  private:
-  void Fill() {
-    kept_.clear();
-    used_ = 0;
-    while (static_cast<int>(kept_.size()) < clock_.steps()) {
-      const Batch* batch = next_();
-      if (batch == nullptr) break;
-      StatusOr<Batch> copy = copy_(*batch);
-      if (!copy.ok()) {
-        not_copied_ = batch;  // valid until the dataset is asked again
-        break;
+  // Takes one more batch; false if there is none, or if it cannot be copied.
+  bool Keep() {
+    const Batch* batch = next_();
+    if (batch != nullptr) {
+      if (StatusOr<Batch> copy = copy_(*batch); copy.ok()) {
+        kept_.push_back(*std::move(copy));
+        return true;
       }
-      kept_.push_back(*std::move(copy));
+      not_copied_ = batch;  // valid until the dataset is asked again
     }
+    clock_.EndStorage(kept_.size());
+    return false;
   }
 
   IoExperimentClock clock_;
   std::function<const Batch*()> next_;
   Copy copy_;
-  std::vector<Batch> kept_;
-  std::size_t used_ = 0;
+  std::deque<Batch> kept_;
+  bool is_held_ = false;               // the first of them, by the program
   const Batch* not_copied_ = nullptr;  // comes after those that are kept
 };
 
