@@ -73,10 +73,14 @@ class CacheCore {
   StatusOr<Served> ReadReady(std::size_t tier, const Place& place,
                              const std::shared_ptr<CacheEntry>& entry,
                              std::span<std::byte> out) const;
-  StatusOr<Served> Download(std::size_t tier, const Place& place, std::span<std::byte> out) const;
+  StatusOr<Served> Download(std::size_t tier, const Place& place, std::span<std::byte> out,
+                            int attempts_left = 2) const;
   Status PassThrough(const Place& place, std::span<std::byte> out) const;
   /// Compares a part whose lock in this process is held; what is damaged is dropped.
   StatusOr<bool> MakeReady(CacheTier& tier, CacheEntry& entry, int part, PartLock& lock) const;
+
+  /// Gives an entry up if its file was cut short; whether it was.
+  static bool DiscardIfShort(CacheTier& tier, CacheEntry& entry);
 
   /// Stores a part in the memory tier unless it is there; whether it did. Never an error.
   bool KeepInMemory(const Place& place, std::span<const std::byte> bytes) const;

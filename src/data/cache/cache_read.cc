@@ -63,7 +63,9 @@ std::shared_ptr<CacheEntry> CacheCore::OpenNow(const CachedParts& object, std::i
                                                std::size_t tier) const {
   CachedParts::Slot& slot = object.slots[static_cast<std::size_t>(entry)];
   const std::lock_guard lock(slot.mutex);
-  return slot.entries[tier].lock();
+  auto open = slot.entries[tier].lock();
+  if (open != nullptr && open->is_retired()) open = nullptr;  // another is made in its place
+  return open;
 }
 
 StatusOr<std::shared_ptr<CacheEntry>> CacheCore::Find(const Place& place, std::size_t tier,
@@ -124,7 +126,9 @@ Status CacheCore::ReadEntry(const CachedParts& object, std::int64_t entry, std::
       NoteHit(tier, {.object = object, .entry = entry, .part = first}, last, *open, out.size());
       return OkStatus();
     }
+    // What cannot be read is looked at again; a file that was cut is left for another.
     for (int part = first; part <= last; ++part) open->Distrust(part);
+    DiscardIfShort(*tiers_[tier], *open);
   }
   for (int part = first; part <= last; ++part) {
     const std::int64_t start = options_.part_bytes * part;
@@ -219,7 +223,8 @@ StatusOr<CacheCore::Served> CacheCore::ReadReady(std::size_t tier, const Place& 
   const Status read = entry->Read(options_.part_bytes * place.part + place.offset, out);
   if (!read.ok()) {
     entry->Distrust(place.part);
-    // A file that was cut short is damage, found again and put right by who downloads the part.
+    // A file that was cut short is damage, put right by who downloads the part into another.
+    DiscardIfShort(*tiers_[tier], *entry);
     if (read.code() != StatusCode::kDataLoss) {
       AIT_RETURN_IF_ERROR(NoteFault(*tiers_[tier], read));
     }
@@ -229,10 +234,19 @@ StatusOr<CacheCore::Served> CacheCore::ReadReady(std::size_t tier, const Place& 
   return Served::kYes;
 }
 
+bool CacheCore::DiscardIfShort(CacheTier& tier, CacheEntry& entry) {
+  if (entry.is_retired()) return true;
+  const StatusOr<bool> is_short = entry.IsCutShort();
+  if (!is_short.ok() || !*is_short) return false;
+  tier.Discard(entry);
+  return true;
+}
+
 StatusOr<bool> CacheCore::MakeReady(CacheTier& tier, CacheEntry& entry, int part,
                                     PartLock& lock) const {
   if (entry.is_ready(part)) return true;
   AIT_ASSIGN_OR_RETURN(CacheEntry::Found found, entry.Verify(part));
+  if (found == CacheEntry::Found::kDamaged && DiscardIfShort(tier, entry)) return false;
   if (found == CacheEntry::Found::kDamaged) {
     // Another process may be putting it right.
     bool waited = false;
@@ -250,7 +264,7 @@ StatusOr<bool> CacheCore::MakeReady(CacheTier& tier, CacheEntry& entry, int part
 }
 
 StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place& place,
-                                                std::span<std::byte> out) const {
+                                                std::span<std::byte> out, int attempts_left) const {
   CacheTier& tier = *tiers_[number];
   if (tier.is_resting()) return Served::kAbsent;
   const auto fault = [&](const Status& status) -> StatusOr<Served> {
@@ -280,6 +294,11 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
   const StatusOr<bool> ready = MakeReady(tier, *entry, place.part, lock);
   if (!ready.ok()) return fault(ready.status());
   if (*ready) return ReadReady(number, place, entry, out);
+  if (DiscardIfShort(tier, *entry)) {
+    lock.Release();
+    if (attempts_left > 0) return Download(number, place, out, attempts_left - 1);
+    return Served::kAbsent;
+  }
 
   const StatusOr<bool> room = tier.TakeRoom(*entry, place.part);
   if (!room.ok()) return fault(room.status());
@@ -304,7 +323,7 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
     ++tier.counters.stored_parts;
     tier.counters.stored_bytes += length;
     tier.NoteUse(*entry, NowNanoseconds());
-  } else {
+  } else if (!DiscardIfShort(tier, *entry)) {
     AIT_RETURN_IF_ERROR(NoteFault(tier, stored));
   }
   lock.Release();
@@ -342,6 +361,7 @@ bool CacheCore::KeepInMemory(const Place& place, std::span<const std::byte> byte
           tier.NoteUse(**found, NowNanoseconds());
           return true;
         }
+        if (DiscardIfShort(tier, **found)) return false;
       }
     }
   }

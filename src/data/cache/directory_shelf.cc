@@ -72,19 +72,35 @@ class Directory final : public CacheShelf {
     return OkStatus();
   }
 
-  Status List(const std::function<void(const std::string&)>& visit) const override {
+  Status List(const std::function<void(const std::string&, std::int64_t)>& visit) const override {
+    namespace fs = std::filesystem;
     const std::string objects = path_ + "/objects";
     std::error_code error;
-    for (auto folder = std::filesystem::directory_iterator(objects, error);
-         !error && folder != std::filesystem::directory_iterator(); folder.increment(error)) {
-      std::error_code inner;
-      for (auto file = std::filesystem::directory_iterator(folder->path(), inner);
-           !inner && file != std::filesystem::directory_iterator(); file.increment(inner)) {
+    for (auto folder = fs::directory_iterator(objects, error);
+         !error && folder != fs::directory_iterator(); folder.increment(error)) {
+      const std::string prefix = folder->path().filename().string();
+      if (prefix.size() != 2) continue;
+      for (auto file = fs::directory_iterator(folder->path(), error);
+           !error && file != fs::directory_iterator(); file.increment(error)) {
         const std::string name = file->path().filename().string();
-        if (IsEntryName(name) && folder->path().filename() == name.substr(0, 2)) visit(name);
+        if (!IsEntryName(name) || !name.starts_with(prefix)) continue;
+        struct stat info{};
+        if (::lstat(file->path().c_str(), &info) == 0) {
+          if (S_ISREG(info.st_mode)) visit(name, static_cast<std::int64_t>(info.st_blocks) * 512);
+        } else if (errno != ENOENT) {
+          return ErrnoError(errno, "cannot ask the size of ", file->path().string());
+        }
       }
+      // A file by the name of a folder is not ours, a folder that goes has nothing in it.
+      if (error == std::errc::not_a_directory || error == std::errc::no_such_file_or_directory) {
+        error.clear();
+      }
+      if (error) return ErrnoError(error.value(), "cannot list ", folder->path().string());
     }
-    if (error) return ErrnoError(error.value(), "cannot list ", objects);
+    // Somebody took all away.
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return ErrnoError(error.value(), "cannot list ", objects);
+    }
     return OkStatus();
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -68,6 +68,8 @@ StatusOr<CacheEntry::Found> CacheEntry::Verify(int part) {
 }
 
 Status CacheEntry::Store(int part, std::span<const std::byte> bytes, bool sync) {
+  AIT_ASSIGN_OR_RETURN(const bool is_short, IsCutShort());
+  if (is_short) return DataLossError("entry ", name_, " was cut short");
   const std::int64_t start = header_.data_offset() + header_.part_bytes * part;
   Status stored = WriteFully(fd_.get(), start, bytes);
   // After a failed sync the page cache no longer tells what is on the disk: give the part up.
@@ -75,14 +77,16 @@ Status CacheEntry::Store(int part, std::span<const std::byte> bytes, bool sync) 
     stored = ErrnoError(errno, "cannot sync part ", part);
   }
   if (stored.ok()) stored = WriteSlot(fd_.get(), header_, part, Crc32c(bytes));
-  if (!stored.ok()) {
-    // Gives the space back where the file system can.
-    ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start,
-                static_cast<off_t>(bytes.size()));
-    return Annotate(stored, name_);
-  }
+  // The space is not given back: another process may take the part for one that it has compared.
+  if (!stored.ok()) return Annotate(stored, name_);
   parts_[static_cast<std::size_t>(part)].ready.store(true, std::memory_order_release);
   return OkStatus();
+}
+
+StatusOr<bool> CacheEntry::IsCutShort() const {
+  struct stat info{};
+  if (::fstat(fd_.get(), &info) != 0) return ErrnoError(errno, "cannot ask the size of ", name_);
+  return info.st_size < header_.data_offset() + header_.length_bytes;
 }
 
 Status CacheEntry::Drop(int part) {

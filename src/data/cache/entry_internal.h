@@ -38,6 +38,11 @@ class CacheEntry {
   bool is_ready(int part) const {
     return parts_[static_cast<std::size_t>(part)].ready.load(std::memory_order_acquire);
   }
+  /// The file was cut short: it is never made longer again, for others may hold it open and take
+  /// the hole for bytes. What was not cut is still good; what is missing goes into another file.
+  bool is_retired() const { return retired_.load(std::memory_order_acquire); }
+  void Retire() { retired_.store(true, std::memory_order_release); }
+  StatusOr<bool> IsCutShort() const;
   bool AreReady(int first, int last) const;
 
   /// Reads from the place `offset` of the entry's data.
@@ -47,6 +52,7 @@ class CacheEntry {
   enum class Found { kReady, kAbsent, kDamaged };
   StatusOr<Found> Verify(int part);
   /// Writes a part, makes it durable if `sync`, then enters it. Its lock is held.
+  /// **Errors.** DataLoss: the file was cut short; else by errno.
   Status Store(int part, std::span<const std::byte> bytes, bool sync);
   /// The part is not there any more. Its lock is held.
   Status Drop(int part);
@@ -71,6 +77,7 @@ class CacheEntry {
   const FileDescriptor fd_;
   const PartMapHeader header_;
   std::unique_ptr<Part[]> parts_;
+  std::atomic<bool> retired_{false};
   std::mutex mutex_;
   std::condition_variable released_;
 };

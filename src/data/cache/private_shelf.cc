@@ -81,13 +81,18 @@ class PrivateMemory final : public CacheShelf {
     return OkStatus();
   }
 
-  Status List(const std::function<void(const std::string&)>& visit) const override {
-    std::vector<std::string> names;
+  Status List(const std::function<void(const std::string&, std::int64_t)>& visit) const override {
+    std::vector<std::pair<std::string, std::int64_t>> found;
     {
       const std::lock_guard lock(mutex_);
-      for (const auto& [name, fd] : files_) names.push_back(name);
+      for (const auto& [name, fd] : files_) {
+        struct stat info{};
+        if (::fstat(fd.get(), &info) != 0)
+          return ErrnoError(errno, "cannot ask the size of ", name);
+        found.emplace_back(name, static_cast<std::int64_t>(info.st_blocks) * 512);
+      }
     }
-    for (const std::string& name : names) visit(name);
+    for (const auto& [name, bytes] : found) visit(name, bytes);
     return OkStatus();
   }
 

@@ -39,8 +39,10 @@ class CacheShelf {
   /// Makes an entry without parts, last used by use number `use`. Under the lock of `control`.
   virtual Status Make(const std::string& entry, PartMapHeader header, std::uint64_t use) = 0;
   virtual Status Remove(const std::string& entry) = 0;
-  /// All entries, in no order.
-  virtual Status List(const std::function<void(const std::string& entry)>& visit) const = 0;
+  /// All entries, in no order, with what each has allocated; also those that cannot be opened.
+  /// **Errors.** By errno: not all could be seen.
+  virtual Status List(
+      const std::function<void(const std::string& entry, std::int64_t bytes)>& visit) const = 0;
 };
 
 /// A directory, made if it does not exist. `in_memory`: it must be on a tmpfs. `must_be_own`: it is

@@ -120,14 +120,14 @@ StatusOr<std::vector<CacheTier::Candidate>> CacheTier::CountFiles(Control& contr
   std::vector<Candidate> found;
   std::int64_t used = 0;
   std::uint64_t last_use = control.last_use;
-  AIT_RETURN_IF_ERROR(shelf_->List([&](const std::string& name) {
+  AIT_RETURN_IF_ERROR(shelf_->List([&](const std::string& name, std::int64_t bytes) {
+    used += bytes;
     const StatusOr<FileDescriptor> fd = shelf_->Open(name);
-    if (!fd.ok()) return;
+    if (!fd.ok()) return;  // it takes room still, but we cannot remove it
     std::array<std::byte, 8> use{};
     // A file without a use is damaged: it goes first.
     if (!ReadFully(fd->get(), kLastUseOffset, use).ok()) use = {};
     const auto number = LoadLittleEndian<std::uint64_t>(use, 0);
-    if (const auto bytes = AllocatedBytes(fd->get()); bytes.ok()) used += *bytes;
     if (!control.is_whole) last_use = std::max(last_use, number);
     found.push_back({name, control.is_whole && number > control.last_use ? 0 : number});
   }));
@@ -162,7 +162,7 @@ StatusOr<bool> CacheTier::MakeRoom(Control& control, std::int64_t bytes, const s
   const std::int64_t budget = options_.budget_bytes;
   if (control.is_whole && bytes <= budget - control.used_bytes) return true;
   const std::int64_t now = NowNanoseconds();
-  if (now < no_room_until_.load()) return false;
+  if (control.is_whole && now < no_room_until_.load()) return false;
   AIT_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, CountFiles(control));
   // Somewhat more than is needed, so that the next part finds room without a count.
   const std::int64_t goal = budget - bytes - budget / 32;
@@ -197,8 +197,9 @@ StatusOr<bool> CacheTier::TakeRoom(const CacheEntry& entry, int part) {
   if (room.ok() && *room) {
     // Under the lock, so that a count by another process sees it.
     int error = 0;
-    while (::fallocate(entry.fd(), 0, header.data_offset() + header.part_bytes * part, length) !=
-               0 &&
+    // The file is not made longer: where it was cut, others would read the hole.
+    while (::fallocate(entry.fd(), FALLOC_FL_KEEP_SIZE,
+                       header.data_offset() + header.part_bytes * part, length) != 0 &&
            (error = errno) == EINTR) {
     }
     if (error == EINTR || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL) error = 0;
@@ -209,8 +210,26 @@ StatusOr<bool> CacheTier::TakeRoom(const CacheEntry& entry, int part) {
           ErrnoError(error, "no room for part ", part, " of ", shelf_->name(), "/", entry.name());
     }
   }
-  AIT_RETURN_IF_ERROR(WriteControl(control));
+  // A count that failed says nothing: the next one to look counts.
+  if (control.is_whole) AIT_RETURN_IF_ERROR(WriteControl(control));
   return room;
+}
+
+bool CacheTier::RemoveDamaged(const std::string& name, int fd) {
+  // Under the lock, without which no other file gets this name.
+  const ControlLock lock(*this, Deadline::After(kControlWait));
+  return lock.is_held() && (!shelf_->IsOnShelf(name, fd) || shelf_->Remove(name).ok());
+}
+
+void CacheTier::Discard(CacheEntry& entry) {
+  entry.Retire();
+  {
+    const std::lock_guard lock(table_mutex_);
+    const auto found = table_.find(entry.name());
+    if (found != table_.end() && found->second.get() == &entry) table_.erase(found);
+  }
+  ++counters.verification_failures;
+  RemoveDamaged(entry.name(), entry.fd());
 }
 
 StatusOr<std::shared_ptr<CacheEntry>> CacheTier::OpenEntry(const std::string& name,
@@ -231,14 +250,19 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::OpenEntry(const std::string& na
     if (locked && shelf_->IsOnShelf(name, fd->get())) {
       const StatusOr<PartMapHeader> found = ReadHeader(fd->get());
       if (found.ok() && found->IsSame(header)) {
-        return std::make_shared<CacheEntry>(name, *std::move(fd), *found);
+        auto entry = std::make_shared<CacheEntry>(name, *std::move(fd), *found);
+        AIT_ASSIGN_OR_RETURN(const bool is_short, entry->IsCutShort());
+        if (is_short) {
+          Discard(*entry);
+          return nullptr;
+        }
+        return entry;
       }
       if (!found.ok() && found.status().code() != StatusCode::kDataLoss) return found.status();
       ++counters.verification_failures;
-      fd->Close();  // ends the lease
-      if (!TryRemove(name).has_value() && shelf_->Open(name).ok()) {
+      if (!RemoveDamaged(name, fd->get())) {
         return UnavailableError("entry ", name, " of ", shelf_->name(),
-                                " is damaged and still in use");
+                                " is damaged and cannot be removed");
       }
       return nullptr;
     }
@@ -255,7 +279,9 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::Find(const std::string& name,
                                                       const PartMapHeader& header) {
   {
     const std::lock_guard lock(table_mutex_);
-    if (const auto found = table_.find(name); found != table_.end()) return found->second;
+    const auto found = table_.find(name);
+    if (found != table_.end() && !found->second->is_retired()) return found->second;
+    if (found != table_.end()) table_.erase(found);
   }
   AIT_ASSIGN_OR_RETURN(std::shared_ptr<CacheEntry> entry, OpenEntry(name, header));
   if (entry == nullptr) return entry;
@@ -280,7 +306,7 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::FindOrMake(const std::string& n
       made = shelf_->Make(name, header, ++control.last_use);
       if (made.ok()) control.used_bytes += header.data_offset();
     }
-    AIT_RETURN_IF_ERROR(WriteControl(control));
+    if (control.is_whole) AIT_RETURN_IF_ERROR(WriteControl(control));
     AIT_RETURN_IF_ERROR(made);
     if (!room) return nullptr;
   }

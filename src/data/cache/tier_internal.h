@@ -67,6 +67,9 @@ class CacheTier {
   /// **Errors.** Of the file system, which is full or broken.
   StatusOr<bool> TakeRoom(const CacheEntry& entry, int part);
 
+  /// Takes an entry that was cut short off the shelf, for a new one to be made.
+  void Discard(CacheEntry& entry);
+
   /// Notes that an entry was read, at `now`. True if this use was written down.
   bool NoteUse(CacheEntry& entry, std::int64_t now);
 
@@ -97,6 +100,8 @@ class CacheTier {
   /// Removes an entry that nobody uses; the bytes that became free, or nullopt.
   std::optional<std::int64_t> TryRemove(const std::string& name);
   bool ForgetIfIdle(const std::string& name);
+  /// Removes a damaged file though others may hold it open; they go on with what they have.
+  bool RemoveDamaged(const std::string& name, int fd);
   /// Closes what this process has not read for the time of a lease.
   void CloseIdle();
   /// Closes a quarter of what is not being read. Under table_mutex_.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Damage in every place of the cache's files, and waits that do not end.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <condition_variable>
+#include <csignal>
 
 #include "data/cache/cache_test_support.h"
 #include "data/data_test_support.h"
@@ -157,6 +159,101 @@ TEST_F(CacheDamageTest, AFileThatVanishesOrShrinksWhileItIsReadIsNoError) {
   EXPECT_EQ(ReadText(*cache, "a"), text);
   remote_->Put("b", text);
   EXPECT_EQ(ReadText(*cache, "b"), text);
+}
+
+TEST_F(CacheDamageTest, AHoleOfAFileThatWasCutIsNeverGivenForBytes) {
+  const std::string text = MakeEntry();
+  for (const int size : {0, 4096, 8192}) {
+    // Two that have compared all parts, and one that comes later.
+    const auto mine = Make(), others = Make();
+    ASSERT_OK_AND_ASSIGN(const auto a, mine->Open("a"));
+    ASSERT_OK_AND_ASSIGN(const auto b, others->Open("a"));
+    EXPECT_EQ(ReadText(*a, 0, 8192 + 100), text);
+    EXPECT_EQ(ReadText(*b, 0, 8192 + 100), text);
+    ASSERT_EQ(::truncate(EntryFiles(directory_).at(0).c_str(), size), 0);
+    EXPECT_EQ(ReadText(*a, 8192, 100), text.substr(8192));
+    EXPECT_EQ(ReadText(*a, 0, 4096), text.substr(0, 4096)) << size;
+    EXPECT_EQ(ReadText(*b, 4096, 4096), text.substr(4096, 4096)) << size;
+    EXPECT_EQ(ReadText(*b, 0, 4096), text.substr(0, 4096)) << size;
+    EXPECT_EQ(ReadText(*Make(), "a"), text) << size;
+    EXPECT_EQ(mine->statistics().disk.faults, 0) << mine->statistics().disk.last_fault;
+    EXPECT_EQ(others->statistics().disk.faults, 0) << others->statistics().disk.last_fault;
+    ASSERT_THAT(EntryFiles(directory_), SizeIs(1));
+    EXPECT_EQ(std::filesystem::file_size(EntryFiles(directory_)[0]), kHead + text.size());
+  }
+}
+
+TEST_F(CacheDamageTest, APartThatCannotBeWrittenStaysGoodForWhoHasComparedIt) {
+  const std::string text = MakeEntry();
+  const auto cache = Make();
+  ASSERT_OK_AND_ASSIGN(const auto object, cache->Open("a"));
+  EXPECT_EQ(ReadText(*object, 0, 8192), text.substr(0, 8192));
+  const std::string file = EntryFiles(directory_).at(0);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(128).write("?", 1);
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const rlimit limit = {4096, old_limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto other = Make();
+  EXPECT_EQ(ReadText(*other, "a"), text);
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  ::signal(SIGXFSZ, old_handler);
+  EXPECT_GT(other->statistics().disk.faults, 0);
+  EXPECT_EQ(ReadText(*object, 0, 8192), text.substr(0, 8192));
+}
+
+TEST_F(CacheDamageTest, TheBudgetHoldsThoughTheControlFileIsDamagedWhileThereIsNoRoom) {
+  const std::string text = RandomText(kEntry, 1);
+  for (const char* url : {"a", "b", "c", "d"}) remote_->Put(url, text);
+  TieredCacheOptions options = {.disk_bytes = kEntry + kHead,
+                                .disk_directory = directory_,
+                                .part_bytes = kPart,
+                                .entry_bytes = kEntry,
+                                .lease = 1h,
+                                .use_interval = 0ms,
+                                .retry_after = 0ms};
+  ASSERT_OK_AND_ASSIGN(const auto cache, TieredCache::Create(remote_, options));
+  ASSERT_OK_AND_ASSIGN(const auto other, TieredCache::Create(remote_, options));
+  EXPECT_EQ(ReadText(*cache, "a"), text);
+  EXPECT_EQ(ReadText(*cache, "b"), text);  // finds that there is none
+  WriteBytes(directory_ + "/control", "damaged");
+  EXPECT_EQ(ReadText(*cache, "c"), text);
+  EXPECT_EQ(ReadText(*other, "d"), text);
+  EXPECT_THAT(EntryFiles(directory_), SizeIs(1));
+  EXPECT_LE(ait::testing::AllocatedBytes(directory_), options.disk_bytes + kHead);
+}
+
+TEST_F(CacheDamageTest, FilesThatCannotBeOpenedCountToo) {
+  const std::string text = RandomText(kEntry, 1);
+  for (const char* url : {"a", "b"}) remote_->Put(url, text);
+  TieredCacheOptions options = {.disk_bytes = kEntry + kHead,
+                                .disk_directory = directory_,
+                                .part_bytes = kPart,
+                                .entry_bytes = kEntry,
+                                .lease = 1h,
+                                .use_interval = 0ms,
+                                .retry_after = 0ms};
+  ASSERT_OK_AND_ASSIGN(const auto cache, TieredCache::Create(remote_, options));
+  EXPECT_EQ(ReadText(*cache, "a"), text);
+  WriteBytes(directory_ + "/control", "damaged");
+  // Two descriptors are left: enough to list the directories, not to open a file as well.
+  std::vector<int> taken;
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old_limit), 0);
+  const rlimit limit = {64, old_limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  for (int fd = 0; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken.push_back(fd);
+  ASSERT_GE(taken.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    ::close(taken.back());
+    taken.pop_back();
+  }
+  EXPECT_EQ(ReadText(*cache, "b"), text);
+  for (const int fd : taken) ::close(fd);
+  ::setrlimit(RLIMIT_NOFILE, &old_limit);
+  EXPECT_THAT(EntryFiles(directory_), SizeIs(1));
+  EXPECT_LE(ait::testing::AllocatedBytes(directory_), options.disk_bytes + kHead);
 }
 
 TEST_F(CacheDamageTest, AnEntryThatNamesAFolderIsPassedBy) {
