@@ -24,7 +24,6 @@
 namespace ait {
 namespace {
 
-using ::ait::testing::Exit;
 using ::ait::testing::HttpFault;
 using ::ait::testing::HttpFaultServer;
 using ::ait::testing::HttpSeen;
@@ -66,7 +65,6 @@ class StreamExample : public ::testing::Test {
         (*shards_)["/bucket/train/" + file] = Contents(packed / ("train/" + file));
       }
     }
-    Exit exit;
     const auto begin = std::chrono::steady_clock::now();
     whole_.emplace();
     server_.emplace(ait::testing::HttpFaultServerOptions{
@@ -102,16 +100,22 @@ class StreamExample : public ::testing::Test {
                       ranks);
   }
 
-  /// Starts a run and kills its ranks at a random moment, at the earliest when there is a
-  /// checkpoint. False if it ended before.
+  /// Starts a run and kills its ranks at a random moment: of a run that begins, in its first half
+  /// after a checkpoint; of one that goes on, any. False if it ended before.
   static bool StartAndKill(int ranks, const std::string& out, std::mt19937_64& random) {
+    const bool begins = !std::filesystem::exists(out + "/checkpoint.json");
+    const std::string samples =
+        out + "/samples-" + std::to_string(kSaveEvery * (1 + random() % 3)) + ".txt";
     std::vector<Process> run = Start(ranks, out);
-    while (run[0].running() && !std::filesystem::exists(out + "/checkpoint.json")) {
+    while (begins && run[0].running() && !std::filesystem::exists(samples)) {
       std::this_thread::sleep_for(milliseconds(1));
     }
-    std::this_thread::sleep_for(milliseconds(random() % (duration_.count() / 2 + 1)));
+    const auto longest = begins ? milliseconds(50) : duration_;
+    std::this_thread::sleep_for(milliseconds(random() % (longest.count() + 1)));
     const bool was_running = run[0].running();
-    for (Process& rank : run) rank.Signal(SIGKILL);
+    for (Process& rank : run) {
+      if (rank.running()) rank.Signal(SIGKILL);
+    }
     for (Process& rank : run) rank.Wait();
     return was_running;
   }
@@ -193,7 +197,7 @@ TEST_F(StreamExample, GoesOnWithAnotherNumberOfRanks) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  StartAndKill(2, folder_.path(), random);
+  EXPECT_TRUE(StartAndKill(2, folder_.path(), random));
   StartAndKill(3, folder_.path(), random);
   std::vector<Process> ranks = Start(1, folder_.path());
   ranks[0].ExpectExit(0, "goes on after step");
