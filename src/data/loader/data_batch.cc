@@ -15,6 +15,12 @@ StatusOr<DataBatch> CopyBatch(const DataBatch& batch) {
                  .row_begins = batch.row_begins,
                  .global_samples = batch.global_samples,
                  .after = batch.after};
+  for (const BatchArray& array : batch.arrays) {
+    if (array.device == nullptr) continue;
+    return FailedPreconditionError("array \"", array.name,
+                                   "\" of a batch is on a device, where a copy of it would not "
+                                   "be; copy a batch of a loader without device_copy");
+  }
   const MemoryHandle heap = HeapResource::Create();
   for (const BatchArray& array : batch.arrays) {
     AIT_ASSIGN_OR_RETURN(HostBuffer buffer, HostBuffer::Create(heap, array.size_bytes()));

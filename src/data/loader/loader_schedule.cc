@@ -78,7 +78,11 @@ std::optional<LoaderCore::Task> LoaderCore::PickTask() {
         break;
     }
   }
-  while (!plan_has_ended_ && in_flight_.size() < static_cast<std::size_t>(depth_)) {
+  // What is delivered behind one that takes long is listed, and the list has an end.
+  const auto is_near = [&] {
+    return in_flight_.empty() || next_number_ - in_flight_.front()->number < options_.max_ahead;
+  };
+  while (!plan_has_ended_ && in_flight_.size() < static_cast<std::size_t>(depth_) && is_near()) {
     if (!PlanNext()) continue;
     BatchWork& work = *in_flight_.back();
     if (!Admit(work)) return std::nullopt;

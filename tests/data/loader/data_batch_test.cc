@@ -46,5 +46,12 @@ TEST(CopyBatchTest, StaysAsItWasWhenTheLoaderGoesOn) {
   EXPECT_EQ(copy->weights, (std::vector<float>{1, 0}));
 }
 
+TEST(DataBatchTest, WhatIsOnADeviceIsNotCopied) {
+  DataBatch batch;
+  int device = 0;
+  batch.arrays.push_back({.name = "x", .dtype = DType::kUInt8, .shape = {0}, .device = &device});
+  EXPECT_EQ(CopyBatch(batch).status().code(), StatusCode::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace ait

@@ -188,6 +188,28 @@ TEST(DataLoaderTest, AsReadyDeliversTheSameBatchesAndTellsWhichAreAhead) {
   EXPECT_EQ(got, expected);
 }
 
+TEST(DataLoaderTest, AsReadyRunsNotFurtherAheadThanItMay) {
+  const auto plan = std::make_shared<ScatteredPlan>(400, 4, 1);
+  const auto slow = std::make_shared<NumberSource>(400);
+  slow->on_read = [](std::int64_t id) {
+    if (id == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return OkStatus();
+  };
+  for (const int max_ahead : {1, 2, 5}) {
+    auto loader = DataLoader::Create(
+        plan, {slow}, {.threads = 3, .max_ahead = max_ahead, .order = DeliveryOrder::kAsReady});
+    ASSERT_OK(loader);
+    int batches = 0;
+    while (loader->Next() != nullptr) {
+      ++batches;
+      ASSERT_LT(loader->delivered_ahead().size(), static_cast<std::size_t>(max_ahead));
+    }
+    EXPECT_OK(loader->status());
+    EXPECT_EQ(batches, 100);
+    EXPECT_TRUE(loader->delivered_ahead().empty());
+  }
+}
+
 TEST(DataLoaderTest, TheStateComesToTheEndOverBatchesThatWereAhead) {
   const auto plan = std::make_shared<ScatteredPlan>(30, 10);
   std::vector<DatasetState> after;

@@ -74,8 +74,9 @@ struct DataBatch {
   }
 };
 
-/// A batch that stays valid when the loader goes on: arrays in memory of its own on the heap, none
-/// on a device; samples shared. **Errors.** ResourceExhausted.
+/// A batch that stays valid when the loader goes on: arrays in memory of its own on the heap;
+/// samples shared. **Errors.** ResourceExhausted; FailedPrecondition: an array is on a device, and
+/// who uses the batch would look for it there.
 StatusOr<DataBatch> CopyBatch(const DataBatch& batch);
 
 }  // namespace ait::inline v0

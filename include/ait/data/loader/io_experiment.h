@@ -130,7 +130,8 @@ template <typename Batch>
 class IoExperiment {
  public:
   /// `next` gives the next batch, or nullptr. `copy` makes one that stays valid, such as
-  /// `CopyBatch`; an error of it ends the experiment, and no batch is lost.
+  /// `CopyBatch`; an error of it ends the experiment, and no batch is lost. `CopyBatch` refuses
+  /// batches that a loader has copied to a device: measure those without `device_copy`.
   using Copy = std::function<StatusOr<Batch>(const Batch&)>;
   explicit IoExperiment(
       const IoExperimentOptions& options, std::function<const Batch*()> next,
