@@ -37,6 +37,24 @@ Status Check(const LoaderOptions& options) {
   return OkStatus();
 }
 
+// Sources in another order may have as many samples, and would be swapped without a word.
+Status CheckSources(const BatchPlan& plan,
+                    const std::vector<std::shared_ptr<const SampleSource>>& sources) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto planned = plan.source_digest(static_cast<std::int32_t>(i));
+    if (!planned || *planned == sources[i]->digest()) continue;
+    return InvalidArgumentError("data loader: source ", i, ", ", sources[i]->name(),
+                                ", has digest ", sources[i]->digest(), ", and source ", i,
+                                " of the plan ", *planned,
+                                "; give the sources that the plan was made of, in its order");
+  }
+  if (plan.source_digest(static_cast<std::int32_t>(sources.size()))) {
+    return InvalidArgumentError("data loader: there are ", sources.size(),
+                                " sources, the plan was made of more");
+  }
+  return OkStatus();
+}
+
 int AutomaticThreads(const LoaderOptions& options) {
   int cpus = options.cpus.size();
   if (cpus == 0) {
@@ -66,6 +84,7 @@ StatusOr<DataLoader> DataLoader::Create(std::shared_ptr<const BatchPlan> plan,
     if (sources[i] == nullptr) return InvalidArgumentError("data loader: source ", i, " is null");
   }
   AIT_RETURN_IF_ERROR(Check(options));
+  AIT_RETURN_IF_ERROR(CheckSources(*plan, sources));
   std::shared_ptr<DeviceRuntime> gpus;
   if (options.device_copy) gpus = options.device_copy->gpus;
   if (!options.memory) {

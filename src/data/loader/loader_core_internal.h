@@ -127,6 +127,9 @@ class LoaderCore {
   Status CollateUnlocked(BatchWork& work);
   Status Repair(BatchWork& work);
   Status StandIn(BatchWork& work, std::size_t index);
+  StatusOr<bool> TryOther(BatchWork& work, std::size_t index, std::int64_t attempt,
+                          std::optional<std::int64_t> length, SampleRandom& choice);
+  static void MakeEmpty(BatchWork& work, std::size_t index);
   BadSample Describe(const BatchWork& work, std::size_t slot, const SampleRead& read,
                      std::int64_t attempt) const;
   void AddBad(BatchWork& work, std::size_t slot, const SampleRead& read,

@@ -322,30 +322,25 @@ Status LoaderCore::Repair(BatchWork& work) {
 }
 
 /// Reads other samples of the same source until one is good. Which are tried depends on the place
-/// in the plan alone.
+/// in the plan alone. Where lengths matter, those that are longer come last.
 Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
-  const std::size_t slot = work.slots[index];
-  const PlannedSample planned = work.planned.samples[slot];
-  const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
-  const std::uint64_t digest = digests_[static_cast<std::size_t>(planned.source)];
-  SampleRead& read = work.reads[index];
+  const PlannedSample planned = work.planned.samples[work.slots[index]];
+  const std::optional<std::int64_t> length = plan_->length(planned.source, planned.id);
   SampleRandom choice(plan_->digest() ^ 0x5374616e64496e21ULL, planned.epoch, planned.source,
                       planned.position);
   for (std::int64_t attempt = 1; attempt <= kMostAttempts && !IsHalted(); ++attempt) {
-    read.id = choice.Below(source.sample_count());
-    if (read.id == planned.id || excluded_.contains({digest, read.id})) continue;
-    read.status = OkStatus();
-    Read(work, {planned.source, index, index + 1});
-    if (read.status.ok() && options_.transform) {
-      const std::int64_t before = read.sample.size_bytes();
-      TransformOne(planned, read);
-      work.size.fetch_add(read.sample.size_bytes() - before, std::memory_order_relaxed);
-    }
-    if (read.status.ok()) return OkStatus();
-    if (!IsBad(read.status)) return read.status;
-    AddBad(work, slot, read, attempt);
-    if (IsBeyondBudget(work)) return OkStatus();  // counting them will end the data
+    AIT_ASSIGN_OR_RETURN(const bool is_settled, TryOther(work, index, attempt, length, choice));
+    if (is_settled) return OkStatus();
   }
+  for (std::int64_t attempt = 1; length && attempt <= kMostAttempts && !IsHalted(); ++attempt) {
+    AIT_ASSIGN_OR_RETURN(const bool is_settled,
+                         TryOther(work, index, kMostAttempts + attempt, {}, choice));
+    if (!is_settled) continue;
+    // A row has no room for it, so that it takes the place and nothing of the row.
+    if (!work.planned.row_begins.empty()) MakeEmpty(work, index);
+    return OkStatus();
+  }
+  const SampleSource& source = *sources_[static_cast<std::size_t>(planned.source)];
   if (IsHalted()) {
     work.is_refused = true;
     return AbortedError("the loader stops");
@@ -353,6 +348,47 @@ Status LoaderCore::StandIn(BatchWork& work, std::size_t index) {
   return DataLossError("none of ", kMostAttempts, " other samples of ", source.name(),
                        " can stand in for sample ", planned.id, " of epoch ", planned.epoch,
                        "; too many are bad or excluded");
+}
+
+/// Draws another sample, of at most `length`, and reads it. True if it stands in, or if nobody
+/// needs to any more.
+StatusOr<bool> LoaderCore::TryOther(BatchWork& work, std::size_t index, std::int64_t attempt,
+                                    std::optional<std::int64_t> length, SampleRandom& choice) {
+  const std::size_t slot = work.slots[index];
+  const PlannedSample planned = work.planned.samples[slot];
+  const std::int64_t count = sources_[static_cast<std::size_t>(planned.source)]->sample_count();
+  const std::uint64_t digest = digests_[static_cast<std::size_t>(planned.source)];
+  const std::int64_t taken = plan_->taken_count(planned.source, planned.epoch).value_or(count);
+  const std::int64_t id = plan_->taken_id(planned.source, planned.epoch,
+                                          choice.Below(std::max<std::int64_t>(taken, 1)));
+  if (id == planned.id || id < 0 || id >= count || excluded_.contains({digest, id})) return false;
+  if (length && plan_->length(planned.source, id).value_or(0) > *length) return false;
+  SampleRead& read = work.reads[index];
+  read.id = id;
+  read.status = OkStatus();
+  Read(work, {planned.source, index, index + 1});
+  if (read.status.ok() && options_.transform) {
+    const std::int64_t before = read.sample.size_bytes();
+    TransformOne(planned, read);
+    work.size.fetch_add(read.sample.size_bytes() - before, std::memory_order_relaxed);
+  }
+  if (read.status.ok()) return true;
+  if (!IsBad(read.status)) return read.status;
+  AddBad(work, slot, read, attempt);
+  return IsBeyondBudget(work);  // counting them will end the data
+}
+
+/// Leaves nothing along the first dimension of the arrays of a sample, and gives it no weight.
+void LoaderCore::MakeEmpty(BatchWork& work, std::size_t index) {
+  SampleRead& read = work.reads[index];
+  const std::int64_t before = read.sample.size_bytes();
+  for (SampleField& field : read.sample.fields) {
+    if (field.kind != FieldKind::kArray || field.shape.empty()) continue;
+    field.shape[0] = 0;
+    field.value = ByteView();
+  }
+  work.size.fetch_add(read.sample.size_bytes() - before, std::memory_order_relaxed);
+  work.batch.weights[work.slots[index]] = 0.0F;
 }
 
 /// Copies what is left of samples that share their memory with much that is gone.
@@ -434,6 +470,10 @@ void LoaderCore::Collate(Lock& lock, BatchWork& work, Activity& activity) {
       status = CollateUnlocked(work);
     } catch (const std::bad_alloc&) {
       status = ResourceExhaustedError("no memory for a batch of ", work.reads.size(), " samples");
+    } catch (const std::exception& error) {
+      status = InternalError("the plan threw when it was asked for stand-ins: ", error.what());
+    } catch (...) {
+      status = InternalError("the plan threw what is no std::exception");
     }
   }
   work.collate += SystemClock().now() - begin;

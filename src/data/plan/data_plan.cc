@@ -251,6 +251,29 @@ Status DataPlan::NextBatch(const DatasetState& from, const Shard& shard,
   return impl_->NextBatch(from, shard, batch);
 }
 
+std::optional<std::uint64_t> DataPlan::source_digest(std::int32_t source) const {
+  if (source < 0 || static_cast<std::size_t>(source) >= sources().size()) return std::nullopt;
+  const std::uint64_t digest = sources()[static_cast<std::size_t>(source)].digest;
+  return digest == 0 ? std::nullopt : std::optional(digest);
+}
+
+std::optional<std::int64_t> DataPlan::taken_count(std::int32_t source, std::int64_t epoch) const {
+  const internal::Selection* const taken = impl_->TakenOf(source, epoch);
+  return taken == nullptr ? std::nullopt : std::optional(taken->size());
+}
+
+std::int64_t DataPlan::taken_id(std::int32_t source, std::int64_t epoch, std::int64_t index) const {
+  const internal::Selection* const taken = impl_->TakenOf(source, epoch);
+  return taken == nullptr ? index : (*taken)(index);
+}
+
+std::optional<std::int64_t> DataPlan::length(std::int32_t source, std::int64_t id) const {
+  if (options().bucketing.window_samples == 0 && options().packing.window_samples == 0) {
+    return std::nullopt;
+  }
+  return std::max<std::int64_t>(0, sources()[static_cast<std::size_t>(source)].lengths.of(id));
+}
+
 PlannedSample DataPlan::At(std::int64_t epoch, std::int64_t position) const {
   return impl_->At(epoch, position);
 }

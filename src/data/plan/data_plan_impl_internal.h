@@ -30,6 +30,10 @@ class DataPlan::Impl {
   std::int64_t epochs() const { return epochs_; }
   std::int64_t epoch_size(std::int64_t epoch) const { return StageOf(epoch).stage->epoch_size(); }
 
+  /// The part of a source in an epoch; nullptr if it is not in it.
+  const internal::Selection* TakenOf(std::int32_t source, std::int64_t epoch) const {
+    return StageOf(epoch).stage->SelectionOf(source);
+  }
   PlannedSample At(std::int64_t epoch, std::int64_t position) const;
   StatusOr<DatasetState> Normalise(DatasetState state) const;
   StatusOr<std::vector<SourceProgress>> Progress(const DatasetState& state) const;

@@ -189,6 +189,15 @@ Stage::Draw Stage::DrawAt(std::int64_t epoch, std::int64_t position) const {
   return {number, member.first_pass + pass, draw - pass * size};
 }
 
+const Selection* Stage::SelectionOf(std::int32_t source) const {
+  for (const Member& member : members_) {
+    for (const Segment& segment : member.pool->segments()) {
+      if (segment.source == source) return &segment.selection;
+    }
+  }
+  return nullptr;
+}
+
 SourceItem Stage::At(std::int64_t epoch, std::int64_t position) const {
   const Draw draw = DrawAt(epoch, position);
   return members_[draw.member].pool->At(draw.pass, draw.position);

@@ -40,6 +40,8 @@ class Stage {
   bool is_mixture() const { return pattern_.has_value(); }
   std::uint64_t digest() const { return digest_; }
 
+  /// What takes part of a source; nullptr: nothing.
+  const Selection* SelectionOf(std::int32_t source) const;
   SourceItem At(std::int64_t epoch, std::int64_t position) const;
   /// The same, faster for neighbours. `memos` begin empty and are of this stage.
   SourceItem At(std::int64_t epoch, std::int64_t position, std::vector<Pool::Memo>& memos) const;

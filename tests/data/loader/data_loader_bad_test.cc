@@ -331,6 +331,87 @@ TEST(DataLoaderBadTest, ABatchThatIsFilledUpCountsAPlaceOnce) {
   EXPECT_EQ(loader->statistics().bad_samples, 1);
 }
 
+TEST(DataLoaderBadTest, NobodyStandsInWhomThePlanLeavesOut) {
+  const auto source = Damaged({4, 8, 20}, kDamage);
+  PlanStage stage;
+  stage.shares = {{.subset = {.end = 40, .stride = 4}}};
+  for (const std::int64_t weight : {0, 1}) {
+    stage.shares[0].weight = weight;
+    auto plan = DataPlan::Create({MakePlanSource(*source)},
+                                 {.global_batch_size = 5, .epochs = 20, .stages = {stage}});
+    ASSERT_OK(plan);
+    auto loader = DataLoader::Create(std::make_shared<DataPlan>(*plan), {source},
+                                     {.bad_samples = {.max_bad_samples = 1'000}});
+    ASSERT_OK(loader);
+    while (const DataBatch* batch = loader->Next()) {
+      for (const Sample& sample : batch->samples) {
+        EXPECT_EQ(sample.id % 4, 0);
+        EXPECT_LT(sample.id, 40);
+      }
+    }
+    EXPECT_OK(loader->status());
+    EXPECT_EQ(loader->statistics().stand_ins, 60);
+  }
+}
+
+/// Arrays of as many numbers as a sample is long.
+class Ragged final : public NumberSource {
+ public:
+  explicit Ragged(std::vector<std::int32_t> lengths)
+      : NumberSource(static_cast<std::int64_t>(lengths.size())), lengths_(std::move(lengths)) {}
+  std::int64_t Length(std::int64_t id) const { return lengths_[static_cast<std::size_t>(id)]; }
+  PlanSource Plan() const {
+    PlanSource plan = MakePlanSource(*this);
+    plan.lengths = MakeSampleLengths(lengths_);
+    return plan;
+  }
+
+ protected:
+  Status ReadOne(SampleRead& read) const override {
+    const std::vector<std::int64_t> values(static_cast<std::size_t>(Length(read.id)), read.id);
+    read.sample.fields.clear();
+    read.sample.Set(
+        ArrayField("x", DType::kInt64, {Length(read.id)}, std::as_bytes(std::span(values))));
+    return OkStatus();
+  }
+
+ private:
+  const std::vector<std::int32_t> lengths_;
+};
+
+TEST(DataLoaderBadTest, AStandInBreaksNoPackedRow) {
+  // The shortest of all is bad too: nobody has room in its place.
+  std::vector<std::int32_t> lengths;
+  for (int i = 0; i < 60; ++i) lengths.push_back(2 + i * 7 % 15);
+  lengths[7] = 1;
+  const auto source = std::make_shared<Ragged>(lengths);
+  const std::set<std::int64_t> bad = {0, 7, 11, 30, 59};
+  source->on_read = [&](std::int64_t id) { return bad.contains(id) ? kDamage : OkStatus(); };
+  auto plan = DataPlan::Create(
+      {source->Plan()},
+      {.global_batch_size = 4, .epochs = 5, .packing = {.window_samples = 60, .row_budget = 16}});
+  ASSERT_OK(plan);
+  auto loader = DataLoader::Create(
+      std::make_shared<DataPlan>(*plan), {source},
+      {.collate = Stack({.padding = {{.field = "x", .length = 16}}, .required = {"x"}}),
+       .bad_samples = {.max_bad_samples = 1'000}});
+  ASSERT_OK(loader);
+  int emptied = 0;
+  while (const DataBatch* batch = loader->Next()) {
+    for (std::size_t i = 0; i < batch->samples.size(); ++i) {
+      const std::int64_t planned = batch->planned[i].id;
+      if (batch->weights[i] == 0.0F) {
+        ++emptied;
+        EXPECT_EQ(planned, 7);
+      } else {
+        EXPECT_LE(source->Length(batch->samples[i].id), source->Length(planned));
+      }
+    }
+  }
+  EXPECT_OK(loader->status());
+  EXPECT_EQ(emptied, 5);
+}
+
 TEST(DataLoaderBadTest, WhatCannotBeReadHasNoKey) {
   testing::TempDir directory;
   class Unreadable final : public NumberSource {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "ait/data/plan/data_plan.h"
 #include "data/loader/loader_test_support.h"
 #include "support/status_matchers.h"
 
@@ -289,6 +290,19 @@ TEST(DataLoaderTest, OptionsOutOfRangeAreRefused) {
               StatusIs(StatusCode::kInvalidArgument));
   EXPECT_THAT(DataLoader::Create(plan, {}).status(), StatusIs(StatusCode::kInvalidArgument));
   EXPECT_THAT(DataLoader::Create(plan, {nullptr}).status(), StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST(DataLoaderTest, SourcesInAnotherOrderThanThePlansAreRefused) {
+  const Sources sources = Numbers(64, 2);
+  auto plan = DataPlan::Create({MakePlanSource(*sources[0]), MakePlanSource(*sources[1])},
+                               {.global_batch_size = 4});
+  ASSERT_OK(plan);
+  const auto shared = std::make_shared<DataPlan>(*plan);
+  EXPECT_OK(DataLoader::Create(shared, sources));
+  EXPECT_THAT(DataLoader::Create(shared, {sources[1], sources[0]}).status(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("in its order")));
+  EXPECT_THAT(DataLoader::Create(shared, {sources[0]}).status(),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("made of more")));
 }
 
 TEST(DataLoaderTest, APlanForOtherSourcesIsRefused) {

@@ -93,7 +93,7 @@ struct LoaderOptions {
 class DataLoader {
  public:
   /// `sources[i]` is the source that the plan calls i.
-  /// **Errors.** InvalidArgument: an option out of range, or no source;
+  /// **Errors.** InvalidArgument: an option out of range, no source, or others than the plan's;
   /// FailedPrecondition: no such GPU; those of `BadSampleLog::Open`, of the plan for its first
   /// batch, and of the memory.
   static StatusOr<DataLoader> Create(std::shared_ptr<const BatchPlan> plan,

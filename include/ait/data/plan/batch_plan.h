@@ -19,6 +19,7 @@
 //   }
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,27 @@ class BatchPlan {
   /// end; InvalidArgument: no valid shard, or more ranks than the batch has samples.
   virtual Status NextBatch(const DatasetState& from, const Shard& shard,
                            PlannedBatch& batch) const = 0;
+
+  // What a loader must know to put another sample in the place of a bad one. A plan that takes all
+  // samples of its sources and does not look at their lengths need not say any of it.
+
+  /// Digest of a source, for a loader to see that it has the same; nullopt: none, or not known.
+  virtual std::optional<std::uint64_t> source_digest(std::int32_t /*source*/) const { return {}; }
+  /// How many samples of a source may come in an epoch; nullopt: all of them.
+  virtual std::optional<std::int64_t> taken_count(std::int32_t /*source*/,
+                                                  std::int64_t /*epoch*/) const {
+    return {};
+  }
+  /// The id of one of these, 0 ≤ index < taken_count.
+  virtual std::int64_t taken_id(std::int32_t /*source*/, std::int64_t /*epoch*/,
+                                std::int64_t index) const {
+    return index;
+  }
+  /// Length of a sample where batches are made by lengths, so that one in its place must not be
+  /// longer; nullopt: they are not.
+  virtual std::optional<std::int64_t> length(std::int32_t /*source*/, std::int64_t /*id*/) const {
+    return {};
+  }
 };
 
 }  // namespace ait::inline v0

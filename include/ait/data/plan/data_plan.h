@@ -69,6 +69,10 @@ class DataPlan final : public BatchPlan {
   std::int64_t epoch_size(std::int64_t epoch) const override;
   Status NextBatch(const DatasetState& from, const Shard& shard,
                    PlannedBatch& batch) const override;
+  std::optional<std::uint64_t> source_digest(std::int32_t source) const override;
+  std::optional<std::int64_t> taken_count(std::int32_t source, std::int64_t epoch) const override;
+  std::int64_t taken_id(std::int32_t source, std::int64_t epoch, std::int64_t index) const override;
+  std::optional<std::int64_t> length(std::int32_t source, std::int64_t id) const override;
 
   const std::vector<PlanSource>& sources() const;
   const DataPlanOptions& options() const;
