@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "data/cache/file_io_internal.h"
 #include "data/input_file_internal.h"
@@ -15,6 +16,7 @@ namespace internal {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kMaxEntries = std::int64_t{1} << 22;  // of an object; 80 bytes each
 constexpr std::int64_t kMaxPartBytes = std::int64_t{1} << 30;
 
 std::int64_t Nanoseconds(std::chrono::milliseconds duration) {
@@ -137,12 +139,21 @@ StatusOr<std::shared_ptr<CacheCore>> CacheCore::Create(std::shared_ptr<const Sto
   return core;
 }
 
-StatusOr<std::unique_ptr<CachedParts>> CacheCore::OpenParts(const std::string& url) const {
+StatusOr<std::unique_ptr<CachedParts>> CacheCore::OpenParts(const std::string& url) const try {
   auto object = std::make_unique<CachedParts>();
   AIT_ASSIGN_OR_RETURN(object->remote, storage_->Open(url));
   const ObjectInfo& info = object->remote->info();
   const std::int64_t part = options_.part_bytes, entry = options_.entry_bytes;
+  if (info.size_bytes < 0 || info.size_bytes > kMaxObjectBytes) {
+    return InvalidArgumentError(storage_->name(), " states that ", url, " has ", info.size_bytes,
+                                " bytes; the cache takes objects of at most 2^50");
+  }
   if (info.size_bytes == 0 || tiers_.empty()) return object;
+  if (info.size_bytes / entry >= kMaxEntries) {
+    return ResourceExhaustedError(url, " of ", info.size_bytes, " bytes has more than ",
+                                  kMaxEntries, " entries of the cache, of ", entry,
+                                  " bytes each; raise entry_bytes");
+  }
   if (!info.version.empty()) {
     AIT_ASSIGN_OR_RETURN(object->key, MakeCacheKey({"ait cache 1", info.url, info.version},
                                                    {info.size_bytes, part, entry}));
@@ -160,6 +171,8 @@ StatusOr<std::unique_ptr<CachedParts>> CacheCore::OpenParts(const std::string& u
   object->slots = std::make_unique<CachedParts::Slot[]>(
       static_cast<std::size_t>((info.size_bytes + entry - 1) / entry));
   return object;
+} catch (const std::bad_alloc&) {
+  return ResourceExhaustedError("no memory to open ", url, " in the cache; raise entry_bytes");
 }
 
 CacheStatistics CacheCore::statistics() const {

@@ -79,6 +79,8 @@ class CacheCore {
   /// Compares a part whose lock in this process is held; what is damaged is dropped.
   StatusOr<bool> MakeReady(CacheTier& tier, CacheEntry& entry, int part, PartLock& lock) const;
 
+  /// **Errors.** Aborted: the object was rewritten since it was opened; those of the storage.
+  Status CheckUnchanged(const CachedParts& object) const;
   /// Gives an entry up if its file was cut short; whether it was.
   static bool DiscardIfShort(CacheTier& tier, CacheEntry& entry);
 

@@ -143,13 +143,13 @@ Status CacheCore::ReadEntry(const CachedParts& object, std::int64_t entry, std::
 }
 
 std::int64_t CacheCore::KeptBytes(std::int64_t size) const {
-  std::int64_t bytes = 0;
-  for (std::int64_t first = 0; first < size; first += options_.entry_bytes) {
-    const PartMapHeader header = {.part_bytes = options_.part_bytes,
-                                  .length_bytes = std::min(options_.entry_bytes, size - first)};
-    bytes += header.data_offset() + RoundUp(header.length_bytes, 4096);
-  }
-  return bytes;
+  const auto of_entry = [this](std::int64_t length) -> std::int64_t {
+    if (length == 0) return 0;
+    const PartMapHeader header = {.part_bytes = options_.part_bytes, .length_bytes = length};
+    return header.data_offset() + RoundUp(length, 4096);
+  };
+  return size / options_.entry_bytes * of_entry(options_.entry_bytes) +
+         of_entry(size % options_.entry_bytes);
 }
 
 Status CacheCore::Warm(const CachedParts& object, std::int64_t offset) const {
@@ -313,6 +313,7 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
   const std::span<std::byte> bytes = is_whole ? out : buffer->First(length);
   AIT_RETURN_IF_ERROR(place.object.remote->ReadAt(
       place.entry * options_.entry_bytes + options_.part_bytes * place.part, bytes));
+  AIT_RETURN_IF_ERROR(CheckUnchanged(place.object));
   ++downloads_;
   downloaded_bytes_ += length;
   if (!is_whole && !out.empty()) {
@@ -330,6 +331,23 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
   if (!stored.ok() && place.must_keep) return Served::kAbsent;
   if (number > 0 && !place.must_keep) KeepInMemory(place, bytes);
   return Served::kYes;
+}
+
+// Answers of web servers and object stores name the version that they are of. A file says what it
+// is now and then, and is not to be kept under the name of what it was.
+Status CacheCore::CheckUnchanged(const CachedParts& object) const {
+  const ObjectInfo& opened = object.remote->info();
+  for (const char* scheme : {"http://", "https://", "s3://"}) {
+    if (opened.url.starts_with(scheme)) return OkStatus();
+  }
+  if (opened.version.empty()) return OkStatus();
+  const StatusOr<ObjectInfo> now = storage_->Stat(opened.url);
+  if (now.status().code() == StatusCode::kNotFound) return OkStatus();  // deleted, and read on
+  AIT_RETURN_IF_ERROR(now.status());
+  if (now->version == opened.version && now->size_bytes == opened.size_bytes) return OkStatus();
+  return AbortedError(opened.url, " changed while it was read into the cache; it was ",
+                      opened.version, " of ", opened.size_bytes, " bytes, now it is ", now->version,
+                      " of ", now->size_bytes);
 }
 
 bool CacheCore::KeepInMemory(const Place& place, std::span<const std::byte> bytes) const {

@@ -61,6 +61,8 @@ inline constexpr std::int64_t kLastUseOffset = 104;
 inline constexpr std::int64_t kSlotsOffset = 128;
 inline constexpr std::int64_t kSlotBytes = 16;
 inline constexpr int kMaxParts = 65'536;
+/// Larger ones are mistakes of whoever states the size, and would overflow what is counted here.
+inline constexpr std::int64_t kMaxObjectBytes = std::int64_t{1} << 50;
 
 /// Writes the head of an empty file, with no part there, and makes the file as long as all of it.
 Status WriteHeader(int fd, PartMapHeader& header, bool with_data);

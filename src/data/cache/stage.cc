@@ -36,6 +36,26 @@ Status CheckOptions(const StageOptions& options) {
   return OkStatus();
 }
 
+// A directory within the source would become part of it, and of itself with the next call.
+Status CheckNotInSource(std::string_view prefix, const std::string& directory) {
+  namespace fs = std::filesystem;
+  if (prefix.starts_with("file://")) prefix.remove_prefix(7);
+  std::error_code error;
+  if (prefix.empty() || !fs::is_directory(fs::path(prefix), error)) return OkStatus();
+  const fs::path source = fs::canonical(fs::path(prefix), error);
+  if (error) return OkStatus();  // who lists it meets the error again
+  const fs::path target = fs::weakly_canonical(fs::absolute(directory, error), error);
+  for (fs::path above = target; !error; above = above.parent_path()) {
+    if (above == source) {
+      return InvalidArgumentError("the directory ", directory, " to stage to is ",
+                                  target == source ? "where the source lies" : "below the source",
+                                  ", ", source.string(), "; choose another");
+    }
+    if (!above.has_relative_path()) break;
+  }
+  return OkStatus();
+}
+
 // Free bytes of the directory, or of the nearest one above it that exists.
 StatusOr<std::int64_t> FreeBytesFor(std::string directory) {
   std::error_code error;
@@ -66,6 +86,7 @@ void RemoveStale(const std::string& folder, const StagePlan& plan) {
 StatusOr<StageReport> Stage(const Storage& source, const std::string& prefix,
                             const StageOptions& options) {
   AIT_RETURN_IF_ERROR(CheckOptions(options));
+  AIT_RETURN_IF_ERROR(CheckNotInSource(prefix, options.directory));
   const bool is_plan = options.action == StageAction::kPlan;
   FileDescriptor directory;
   const std::string folder = StrCat(options.directory, "/", internal::kStageFolder);
@@ -101,7 +122,7 @@ StatusOr<StageReport> Stage(const Storage& source, const std::string& prefix,
   }
   AIT_RETURN_IF_ERROR(internal::RunStage(source, options, plan));
   AIT_RETURN_IF_ERROR(WriteFileDurably(StrCat(options.directory, "/", internal::kStageManifest),
-                                       internal::StagedToJson(plan.files)));
+                                       internal::StagedToJson(plan.files, plan.others)));
   for (const StagedFile& file : plan.files) ::unlink(plan.MapPath(file).c_str());
   ::rmdir(folder.c_str());
   return plan.report;

@@ -43,7 +43,8 @@ struct StagedFile {
   std::int64_t PartLength(int part) const;
 };
 
-std::string StagedToJson(const std::vector<StagedFile>& files);
+std::string StagedToJson(const std::vector<StagedFile>& files,
+                         const std::vector<StagedFile>& others);
 StatusOr<std::vector<StagedFile>> StagedFromJson(std::string_view text);
 
 /// What the source has, and what of it the directory has.
@@ -53,6 +54,7 @@ class StagePlan {
                                   const StageOptions& options);
 
   std::vector<StagedFile> files;
+  std::vector<StagedFile> others;  // finished by other calls, and not of this source
   StageReport report;
 
   std::string FinalPath(const StagedFile& file) const;

@@ -75,16 +75,19 @@ std::int64_t StagedFile::PartLength(int part) const {
   return std::min(part_bytes, size_bytes - PartOffset(part));
 }
 
-std::string StagedToJson(const std::vector<StagedFile>& files) {
+std::string StagedToJson(const std::vector<StagedFile>& files,
+                         const std::vector<StagedFile>& others) {
   Json list = Json::array();
-  for (const StagedFile& file : files) {
-    std::string crcs;
-    for (const std::uint32_t crc : file.crcs) crcs += HexDigits(crc, 8);
-    list.push_back({{"name", Escape(file.name)},
-                    {"version", Escape(file.version)},
-                    {"bytes", file.size_bytes},
-                    {"part_bytes", file.part_bytes},
-                    {"crc32c", crcs}});
+  for (const auto* some : {&files, &others}) {
+    for (const StagedFile& file : *some) {
+      std::string crcs;
+      for (const std::uint32_t crc : file.crcs) crcs += HexDigits(crc, 8);
+      list.push_back({{"name", Escape(file.name)},
+                      {"version", Escape(file.version)},
+                      {"bytes", file.size_bytes},
+                      {"part_bytes", file.part_bytes},
+                      {"crc32c", crcs}});
+    }
   }
   Json json = {{"format", kFormat}, {"version", kVersion}, {"files", std::move(list)}};
   json["checksum"] = HexDigits(Checksum(json), 8);

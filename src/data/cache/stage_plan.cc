@@ -56,6 +56,12 @@ Status StagePlan::ListSource(const Storage& source, const std::string& prefix,
       return InvalidArgumentError(source.name(), " names what lies below ", prefix, " ", object.url,
                                   "; write the prefix as it does");
     }
+    if (object.size_bytes < 0 || object.size_bytes > kMaxObjectBytes ||
+        report.bytes > kMaxObjectBytes) {
+      return InvalidArgumentError(source.name(), " states that ", object.url, " has ",
+                                  object.size_bytes, " bytes, after ", report.bytes,
+                                  " of others; at most 2^50 can be staged");
+    }
     std::string_view name = std::string_view(object.url).substr(prefix.size());
     if (name.empty()) {
       name = std::string_view(object.url).substr(object.url.rfind('/') + 1);
@@ -161,6 +167,15 @@ StatusOr<StagePlan> StagePlan::Make(const Storage& source, const std::string& pr
   }
   std::unordered_map<std::string_view, const StagedFile*> by_name;
   for (const StagedFile& file : listed) by_name[file.name] = &file;
+  std::unordered_set<std::string_view> names;
+  for (const StagedFile& file : plan.files) names.insert(file.name);
+  for (const StagedFile& file : listed) {
+    // Staged from elsewhere, or gone from the source: it stays, and so does what is known of it.
+    if (!names.contains(file.name) && IsPlainName(file.name) &&
+        SizeOf(plan.FinalPath(file)) == file.size_bytes) {
+      plan.others.push_back(file);
+    }
+  }
   for (StagedFile& file : plan.files) {
     const auto found = by_name.find(file.name);
     plan.LookUp(file, found == by_name.end() ? nullptr : found->second);

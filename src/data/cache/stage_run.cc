@@ -46,7 +46,10 @@ struct OpenFile {
 class Staging {
  public:
   Staging(const Storage& source, const StageOptions& options, StagePlan& plan)
-      : source_(source), options_(options), plan_(plan), open_(plan.files.size()) {}
+      : source_(source),
+        options_(options),
+        plan_(plan),
+        open_(std::make_unique<Slot[]>(plan.files.size())) {}
 
   Status Run() {
     const auto start = std::chrono::steady_clock::now();
@@ -136,14 +139,15 @@ class Staging {
     worker();
     threads.clear();  // joins
     if (!result.ok()) {
-      for (std::size_t i = 0; i < open_.size(); ++i) Close(i);
+      for (std::size_t i = 0; i < plan_.files.size(); ++i) Close(i);
     }
     return result;
   }
 
   StatusOr<std::shared_ptr<OpenFile>> Open(std::size_t number, bool with_source) {
-    const std::lock_guard lock(open_mutex_);
-    std::shared_ptr<OpenFile>& open = open_[number];
+    // Of this file alone: the source answers for many at once.
+    const std::lock_guard lock(open_[number].mutex);
+    std::shared_ptr<OpenFile>& open = open_[number].file;
     StagedFile& file = plan_.files[number];
     if (open == nullptr) {
       auto opened = std::make_shared<OpenFile>();
@@ -193,8 +197,8 @@ class Staging {
   }
 
   void Close(std::size_t number) {
-    const std::lock_guard lock(open_mutex_);
-    open_[number].reset();
+    const std::lock_guard lock(open_[number].mutex);
+    open_[number].file.reset();
   }
 
   // The bytes of a part, in memory of this thread.
@@ -254,7 +258,7 @@ class Staging {
 
   // A finished file that turned out to be damaged becomes an unfinished one.
   Status Unname(std::size_t number) {
-    const std::lock_guard lock(open_mutex_);
+    const std::lock_guard lock(open_[number].mutex);
     StagedFile& file = plan_.files[number];
     if (file.state == State::kPartial) return OkStatus();
     const std::string data = plan_.DataPath(file), map = plan_.MapPath(file);
@@ -265,7 +269,7 @@ class Staging {
       return ErrnoError(errno, "cannot rename ", plan_.FinalPath(file), " to ", data);
     }
     file.state = State::kPartial;
-    open_[number].reset();  // others that read it go on with their own
+    open_[number].file.reset();  // others that read it go on with their own
     // Parts that were good stay good: they are compared under their new name too.
     for (int part = 0; part < file.parts(); ++part) {
       AIT_RETURN_IF_ERROR(
@@ -274,11 +278,21 @@ class Staging {
     return OkStatus();
   }
 
+  // What is overwritten in place while it is copied need not show in the reads themselves.
+  Status CheckUnchanged(const StagedFile& file) const {
+    AIT_ASSIGN_OR_RETURN(const ObjectInfo now, source_.Stat(file.url));
+    if (now.size_bytes == file.size_bytes && Bare(now.version) == Bare(file.version)) {
+      return OkStatus();
+    }
+    return AbortedError(file.url, " changed while it was copied; stage again");
+  }
+
   // All parts of a file are good: it gets its name.
   Status Finish(std::size_t number) {
     StagedFile& file = plan_.files[number];
     if (file.state == State::kFinished || file.state == State::kUnlisted) return OkStatus();
     if (file.state == State::kNew) AIT_RETURN_IF_ERROR(Open(number, false).status());  // empty
+    AIT_RETURN_IF_ERROR(CheckUnchanged(file));
     const std::string path = plan_.FinalPath(file), data = plan_.DataPath(file);
     if (file.name.find('/') != std::string::npos) {
       AIT_RETURN_IF_ERROR(MakeFolder(path.substr(0, path.rfind('/'))));
@@ -311,8 +325,11 @@ class Staging {
   const Storage& source_;
   const StageOptions& options_;
   StagePlan& plan_;
-  std::mutex open_mutex_;
-  std::vector<std::shared_ptr<OpenFile>> open_;
+  struct Slot {
+    std::mutex mutex;
+    std::shared_ptr<OpenFile> file;
+  };
+  const std::unique_ptr<Slot[]> open_;  // one for each file
   StageProgress progress_;
   std::atomic<std::int64_t> verified_{0}, damaged_{0};
 };

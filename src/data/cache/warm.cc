@@ -121,8 +121,14 @@ StatusOr<WarmProgress> TieredCache::Warm(const std::string& prefix,
   std::vector<ObjectInfo> objects;
   std::int64_t bytes = 0;
   AIT_RETURN_IF_ERROR(core_->storage().List(prefix, [&](const ObjectInfo& object) {
+    if (object.size_bytes < 0 || object.size_bytes > internal::kMaxObjectBytes) {
+      return InvalidArgumentError(core_->storage().name(), " states that ", object.url, " has ",
+                                  object.size_bytes,
+                                  " bytes; the cache takes objects of at most 2^50");
+    }
     objects.push_back(object);
-    bytes += core_->KeptBytes(object.size_bytes);
+    // As far as is needed to see that it is too much.
+    if (bytes <= internal::kMaxObjectBytes) bytes += core_->KeptBytes(object.size_bytes);
     return OkStatus();
   }));
   if (core_->tiers().empty()) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -46,11 +47,13 @@ class FakeStorage final : public Storage {
   }
 
   StatusOr<std::shared_ptr<const StoredObject>> Open(const std::string& url) const override {
-    AIT_ASSIGN_OR_RETURN(const ObjectInfo info, Stat(url));
+    if (on_open) on_open(url);
+    AIT_ASSIGN_OR_RETURN(ObjectInfo info, Stat(url));
     return std::make_shared<Object>(*this, info);
   }
   StatusOr<ObjectInfo> Stat(const std::string& url) const override {
     const std::lock_guard lock(mutex_);
+    if (stated_bytes != 0) return ObjectInfo{url, stated_bytes, "1"};
     const auto found = objects_.find(url);
     if (found == objects_.end()) return NotFoundError("no object ", url);
     return ObjectInfo{url, static_cast<std::int64_t>(found->second.first.size()),
@@ -63,7 +66,8 @@ class FakeStorage final : public Storage {
       const std::lock_guard lock(mutex_);
       for (const auto& [url, object] : objects_) {
         if (url.starts_with(prefix)) {
-          found.push_back({url, static_cast<std::int64_t>(object.first.size()), object.second});
+          const auto bytes = static_cast<std::int64_t>(object.first.size());
+          found.push_back({url, stated_bytes != 0 ? stated_bytes : bytes, object.second});
         }
       }
     }
@@ -75,6 +79,12 @@ class FakeStorage final : public Storage {
   mutable std::atomic<std::int64_t> bytes{0};
   /// Called before each read.
   std::function<Status(const std::string& url, std::int64_t offset)> on_read;
+  /// Called before each Open.
+  std::function<void(const std::string& url)> on_open;
+  /// What it says of the size of every object, unless 0.
+  std::int64_t stated_bytes = 0;
+  /// Objects that are open give the new bytes when they are replaced, as files over NFS do.
+  bool hides_changes = false;
 
  private:
   class Object final : public StoredObject {
@@ -88,7 +98,8 @@ class FakeStorage final : public Storage {
       if (storage_.on_read) AIT_RETURN_IF_ERROR(storage_.on_read(info_.url, offset));
       const std::lock_guard lock(storage_.mutex_);
       const auto& [text, version] = storage_.objects_.at(info_.url);
-      if (version != info_.version) return AbortedError(info_.url, " has changed");
+      if (version != info_.version && !storage_.hides_changes)
+        return AbortedError(info_.url, " has changed");
       std::copy_n(text.data() + offset, out.size(), reinterpret_cast<char*>(out.data()));
       return OkStatus();
     }
@@ -198,6 +209,22 @@ inline std::int64_t AllocatedBytes(const std::string& directory) {
   }
   return bytes;
 }
+
+/// Waits until as many threads as asked for have come, at most ten seconds.
+class Meeting {
+ public:
+  explicit Meeting(int threads) : missing_(threads) {}
+  bool Come() {
+    std::unique_lock lock(mutex_);
+    if (--missing_ <= 0) changed_.notify_all();
+    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return missing_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int missing_;
+};
 
 /// A directory on a tmpfs, or an empty name where there is none.
 class SharedMemoryDir {

@@ -6,6 +6,7 @@
 
 #include <csignal>
 
+#include "ait/data/storage/open_storage.h"
 #include "data/cache/cache_test_support.h"
 #include "data/data_test_support.h"
 #include "support/process.h"
@@ -178,6 +179,77 @@ TEST_F(StageTest, AnObjectThatChangesMeanwhileIsAnError) {
   source_.on_read = nullptr;
   ASSERT_OK(Run());
   ExpectAll();
+}
+
+TEST_F(StageTest, AnObjectThatIsOverwrittenWhileItIsCopiedIsAnErrorThoughNoReadSaysSo) {
+  source_.hides_changes = true;
+  source_.on_read = [this, reads = 0](const std::string& url, std::int64_t) mutable {
+    if (url.ends_with("f5") && ++reads == 3) Put(url, 25'000, "2");
+    return OkStatus();
+  };
+  EXPECT_THAT(Run({.threads = 1}),
+              StatusIs(StatusCode::kAborted, HasSubstr("while it was copied")));
+  EXPECT_FALSE(std::filesystem::exists(PathOf("s3://b/d/x/y/f5")));
+  source_.on_read = nullptr;
+  ASSERT_OK(Run());
+  ExpectAll();
+}
+
+TEST_F(StageTest, SeveralObjectsAreOpenedAtOnce) {
+  ait::testing::Meeting meeting(2);
+  source_.on_open = [&, first = std::make_shared<std::atomic<int>>(0)](const std::string&) {
+    if ((*first)++ < 2) {
+      EXPECT_TRUE(meeting.Come());
+    }
+  };
+  ASSERT_OK(Run({.threads = 4}));
+  ExpectAll();
+}
+
+TEST_F(StageTest, WhatAnotherCallStagedStaysInTheManifest) {
+  source_.Put("s3://b/more/t", texts_["s3://b/d/f2"]);
+  source_.Put("s3://b/more/gone", "1");
+  ASSERT_OK(Stage(source_, "s3://b/more/", {.directory = out_, .part_bytes = kPart}));
+  std::filesystem::remove(out_ + "/gone");
+  ASSERT_OK(Run());
+  ExpectAll();
+  EXPECT_THAT(ReadBytes(out_ + "/ait-stage.json"), ::testing::Not(HasSubstr("\"gone\"")));
+  source_.reads = 0;
+  FakeStorage one;
+  one.Put("s3://b/more/t", texts_["s3://b/d/f2"]);
+  ASSERT_OK_AND_ASSIGN(const StageReport report,
+                       Stage(one, "s3://b/more/", {.directory = out_, .part_bytes = kPart}));
+  EXPECT_EQ(report.found_files, 1);
+  EXPECT_EQ(one.reads, 0);
+}
+
+TEST_F(StageTest, ADirectoryWithinTheSourceIsRefused) {
+  const std::string root = directory_ / "root";
+  std::filesystem::create_directories(root + "/sub");
+  WriteBytes(root + "/f", "1");
+  ASSERT_OK_AND_ASSIGN(const auto local, OpenStorage(root));
+  const auto stage = [&](const std::string& from, const std::string& to) {
+    return Stage(*local, from, {.directory = to}).status();
+  };
+  for (const std::string& to : {root, root + "/", root + "/sub", root + "/new/deep",
+                                root + "/sub/../other", root + "/./sub"}) {
+    EXPECT_THAT(stage(root, to),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("choose another")))
+        << to;
+    EXPECT_THAT(stage(root + "/", to), StatusIs(StatusCode::kInvalidArgument)) << to;
+  }
+  EXPECT_EQ(ReadBytes(root + "/f"), "1");
+  EXPECT_FALSE(std::filesystem::exists(root + "/new"));
+  std::filesystem::create_directory_symlink(root, directory_ / "link");
+  EXPECT_THAT(stage(root, directory_ / "link/sub"), StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_OK(stage(root, directory_ / "root2"));
+}
+
+TEST_F(StageTest, ASizeThatCannotBeIsRefused) {
+  for (const std::int64_t size : {std::int64_t{1} << 62, INT64_MAX, (std::int64_t{1} << 50) + 1}) {
+    source_.stated_bytes = size;
+    EXPECT_THAT(Run(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("2^50")));
+  }
 }
 
 TEST_F(StageTest, ADamagedManifestMeansThatAllIsCopiedAgain) {

@@ -141,6 +141,20 @@ TEST_F(TieredCacheTest, AnotherVersionIsAnotherObject) {
   EXPECT_THAT(old_object->ReadAt(9'999, byte), StatusIs(StatusCode::kAborted));
 }
 
+TEST_F(TieredCacheTest, BytesOfANewVersionAreNotKeptForTheOldOneThoughNoReadSaysSo) {
+  const std::string old_text = Put("a", 10'000, "old");
+  const auto cache = Make();
+  ASSERT_OK_AND_ASSIGN(const auto object, cache->Open("a"));
+  EXPECT_EQ(ReadText(*object, 0, 4096), old_text.substr(0, 4096));
+  remote_->hides_changes = true;
+  const std::string new_text = Put("a", 10'000, "new");
+  std::byte byte[1];
+  EXPECT_THAT(object->ReadAt(5000, byte), StatusIs(StatusCode::kAborted, HasSubstr("changed")));
+  EXPECT_EQ(ReadText(*object, 0, 4096), old_text.substr(0, 4096));
+  EXPECT_EQ(cache->statistics().disk.stored_parts, 1);
+  EXPECT_EQ(ReadText(*cache, "a"), new_text);
+}
+
 TEST_F(TieredCacheTest, NamesVersionsAndSizesDoNotMix) {
   const std::string a = Put("x/000.tar", 5000), b = Put("y/000.tar", 5000);
   const std::string c = Put("ab", 5000, "c"), d = Put("a", 5000, "bc");
@@ -379,6 +393,20 @@ TEST_F(TieredCacheTest, WarmingKeepsAPrefixAndGoesOnWhereItWas) {
   Put("u", 10, "");
   EXPECT_THAT(cache->Warm("u"), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("version")));
   EXPECT_THAT(cache->Warm("e", {.threads = 0}), StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST_F(TieredCacheTest, ASizeThatCannotBeIsRefused) {
+  Put("a", 100);
+  const auto cache = Make();
+  for (const std::int64_t size : {std::int64_t{1} << 62, INT64_MAX, (std::int64_t{1} << 50) + 1}) {
+    remote_->stated_bytes = size;
+    EXPECT_THAT(cache->Open("a"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("2^50")));
+    EXPECT_THAT(cache->Warm("a"), StatusIs(StatusCode::kInvalidArgument, HasSubstr("2^50")));
+  }
+  remote_->stated_bytes = std::int64_t{1} << 50;  // entries of 16 KiB
+  EXPECT_THAT(cache->Open("a"),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("raise entry_bytes")));
+  EXPECT_THAT(cache->Warm("a"), StatusIs(StatusCode::kResourceExhausted, HasSubstr("budget")));
 }
 
 TEST_F(TieredCacheTest, FewDescriptorsAreEnough) {

@@ -69,7 +69,8 @@ struct StageReport {
 
 /// Copies every object of `source` below `prefix`; its name is what follows the prefix.
 /// **Blocks.** Until all is copied and compared. **Errors.** ResourceExhausted: less space is free
-/// than is needed, before anything is copied. InvalidArgument: an option out of its range, a name
+/// than is needed, before anything is copied. InvalidArgument: an option out of its range, a directory
+/// within the source, a name
 /// that is no plain path or that two objects would share. FailedPrecondition: another process
 /// stages to this directory. Aborted: an object changed meanwhile. DataLoss: the disk does not give
 /// back what was written. Those of the storage, the file system and `progress`. After an error, as
