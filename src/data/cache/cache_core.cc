@@ -148,7 +148,7 @@ StatusOr<std::unique_ptr<CachedParts>> CacheCore::OpenParts(const std::string& u
     return InvalidArgumentError(storage_->name(), " states that ", url, " has ", info.size_bytes,
                                 " bytes; the cache takes objects of at most 2^50");
   }
-  if (info.size_bytes == 0 || tiers_.empty()) return object;
+  if (info.size_bytes == 0 || tiers_.empty() || is_forked()) return object;
   if (info.size_bytes / entry >= kMaxEntries) {
     return ResourceExhaustedError(url, " of ", info.size_bytes, " bytes has more than ",
                                   kMaxEntries, " entries of the cache, of ", entry,

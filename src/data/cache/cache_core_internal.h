@@ -45,8 +45,12 @@ class CacheCore {
 
   /// Any range within the object.
   Status Read(const CachedParts& object, std::int64_t offset, std::span<std::byte> out) const;
-  /// Brings the part that holds `offset` into the lowest tier, and compares it there.
-  Status Warm(const CachedParts& object, std::int64_t offset) const;
+  /// Brings the part that holds `offset` into the lowest tier, and compares it there. Evicts
+  /// nothing that was used after use number `began` of that tier.
+  Status Warm(const CachedParts& object, std::int64_t offset, std::uint64_t began) const;
+  /// In a child of the process that made it: locks and files are shared with the parent, so the
+  /// child reads past the cache.
+  bool is_forked() const { return forks_ != ForkSafeMutex::forks(); }
   /// What an object of this size takes of a budget, heads included.
   std::int64_t KeptBytes(std::int64_t size) const;
 
@@ -93,6 +97,8 @@ class CacheCore {
   Status NoteFault(CacheTier& tier, const Status& fault) const;
   void NoteWait(bool waited, std::int64_t since) const;
 
+  const ForkSafeMutex fork_watch_;  // so that forks are counted
+  const int forks_ = ForkSafeMutex::forks();
   std::shared_ptr<const Storage> storage_;
   TieredCacheOptions options_;
   std::vector<std::unique_ptr<CacheTier>> tiers_;

@@ -19,8 +19,9 @@ struct CacheCore::Place {
   const CachedParts& object;
   std::int64_t entry = 0;
   int part = 0;
-  std::int64_t offset = 0;  // in the part
-  bool must_keep = false;   // a part that cannot be kept is an error
+  std::int64_t offset = 0;                          // in the part
+  bool must_keep = false;                           // a part that cannot be kept is an error
+  std::uint64_t keep_after = CacheTier::kKeepNone;  // of `must_keep`
 };
 
 struct CacheCore::Buffer {
@@ -73,9 +74,9 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheCore::Find(const Place& place, std::s
   if (auto entry = OpenNow(place.object, place.entry, tier)) return entry;
   const PartMapHeader header = HeaderOf(place.object, place.entry);
   const std::string name = StrCat(place.object.hex, "-", place.entry);
-  AIT_ASSIGN_OR_RETURN(
-      std::shared_ptr<CacheEntry> entry,
-      make ? tiers_[tier]->FindOrMake(name, header) : tiers_[tier]->Find(name, header));
+  AIT_ASSIGN_OR_RETURN(std::shared_ptr<CacheEntry> entry,
+                       make ? tiers_[tier]->FindOrMake(name, header, place.keep_after)
+                            : tiers_[tier]->Find(name, header));
   CachedParts::Slot& slot = place.object.slots[static_cast<std::size_t>(place.entry)];
   const std::lock_guard lock(slot.mutex);
   slot.entries[tier] = entry;
@@ -86,7 +87,7 @@ Status CacheCore::Read(const CachedParts& object, std::int64_t offset,
                        std::span<std::byte> out) const {
   AIT_RETURN_IF_ERROR(
       CheckRange(object.remote->info(), offset, static_cast<std::int64_t>(out.size())));
-  if (!object.is_kept) {
+  if (!object.is_kept || is_forked()) {
     if (out.empty()) return OkStatus();
     ++pass_through_reads_;
     pass_through_bytes_ += static_cast<std::int64_t>(out.size());
@@ -152,12 +153,13 @@ std::int64_t CacheCore::KeptBytes(std::int64_t size) const {
          of_entry(size % options_.entry_bytes);
 }
 
-Status CacheCore::Warm(const CachedParts& object, std::int64_t offset) const {
+Status CacheCore::Warm(const CachedParts& object, std::int64_t offset, std::uint64_t began) const {
   const std::int64_t inner = offset % options_.entry_bytes;
   return ReadPart({.object = object,
                    .entry = offset / options_.entry_bytes,
                    .part = static_cast<int>(inner / options_.part_bytes),
-                   .must_keep = true},
+                   .must_keep = true,
+                   .keep_after = began},
                   {});
 }
 
@@ -300,7 +302,7 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
     return Served::kAbsent;
   }
 
-  const StatusOr<bool> room = tier.TakeRoom(*entry, place.part);
+  const StatusOr<bool> room = tier.TakeRoom(*entry, place.part, place.keep_after);
   if (!room.ok()) return fault(room.status());
   if (!*room) {
     ++tier.counters.refusals;
@@ -323,7 +325,7 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
   if (stored.ok()) {
     ++tier.counters.stored_parts;
     tier.counters.stored_bytes += length;
-    tier.NoteUse(*entry, NowNanoseconds());
+    tier.NoteUse(*entry, NowNanoseconds(), /*always=*/place.must_keep);
   } else if (!DiscardIfShort(tier, *entry)) {
     AIT_RETURN_IF_ERROR(NoteFault(tier, stored));
   }
@@ -409,7 +411,7 @@ void CacheCore::NoteHit(std::size_t number, const Place& place, int last_part, C
                         std::size_t bytes) const {
   CacheTier& tier = *tiers_[number];
   const std::int64_t now = NowNanoseconds();
-  const bool noted = tier.NoteUse(entry, now);
+  const bool noted = tier.NoteUse(entry, now, /*always=*/place.must_keep);
   if (place.must_keep) return;
   tier.counters.hits.fetch_add(1, std::memory_order_relaxed);
   tier.counters.hit_bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);

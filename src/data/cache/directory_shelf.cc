@@ -4,6 +4,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -28,7 +29,11 @@ class Directory final : public CacheShelf {
   const std::string& name() const override { return path_; }
   int control_fd() const override { return control_.get(); }
   bool needs_sync() const override { return !in_memory_; }
-  StatusOr<std::int64_t> FreeBytes() const override { return FreeBytesAt(path_); }
+  StatusOr<std::int64_t> FreeBytes() const override {
+    AIT_ASSIGN_OR_RETURN(const std::int64_t free, FreeBytesAt(path_));
+    // A tmpfs may be larger than what the cgroup leaves, which kills who fills it.
+    return in_memory_ ? std::min(free, FreeMemoryBytes()) : free;
+  }
 
   StatusOr<FileDescriptor> Open(const std::string& entry) const override {
     const std::string path = PathOf(entry);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
 
+#include "ait/topology/budget.h"
 #include "data/cache/file_io_internal.h"
 #include "data/cache/shelf_internal.h"
 
@@ -32,6 +33,8 @@ StatusOr<FileDescriptor> Reopen(int fd) {
   return again;
 }
 
+constexpr std::size_t kLeastEntries = 16, kMostEntries = 65'536;
+
 class PrivateMemory final : public CacheShelf {
  public:
   explicit PrivateMemory(FileDescriptor control) : control_(std::move(control)) {}
@@ -40,15 +43,13 @@ class PrivateMemory final : public CacheShelf {
   int control_fd() const override { return control_.get(); }
   bool needs_sync() const override { return false; }
 
-  StatusOr<std::int64_t> FreeBytes() const override {
-    std::ifstream in("/proc/meminfo");
-    for (std::string line; std::getline(in, line);) {
-      long long kilobytes = 0;
-      if (std::sscanf(line.c_str(), "MemAvailable: %lld kB", &kilobytes) == 1) {
-        return kilobytes * 1024;
-      }
-    }
-    return std::numeric_limits<std::int64_t>::max();
+  StatusOr<std::int64_t> FreeBytes() const override { return FreeMemoryBytes(); }
+
+  // A quarter of the descriptors: the tier opens as many again, and the program has its own.
+  std::size_t max_entries() const override {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeastEntries;
+    return std::clamp<std::size_t>(limit.rlim_cur / 4, kLeastEntries, kMostEntries);
   }
 
   StatusOr<FileDescriptor> Open(const std::string& entry) const override {
@@ -104,6 +105,12 @@ class PrivateMemory final : public CacheShelf {
 };
 
 }  // namespace
+
+std::int64_t FreeMemoryBytes(const SystemRoots& roots) {
+  const StatusOr<Budget> budget = ReadBudget(roots);
+  if (!budget.ok() || !budget->memory_available) return std::numeric_limits<std::int64_t>::max();
+  return budget->memory_available->value.value();
+}
 
 StatusOr<std::unique_ptr<CacheShelf>> PrivateShelf() {
   AIT_ASSIGN_OR_RETURN(FileDescriptor control, NewMemoryFile("ait-cache-control"));

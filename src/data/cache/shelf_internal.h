@@ -11,9 +11,11 @@
 //   objects/ab/…    entries, by the first two digits of their names
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
+#include "ait/topology/system_roots.h"
 #include "base/file_descriptor.h"
 #include "data/cache/part_map_internal.h"
 
@@ -31,6 +33,8 @@ class CacheShelf {
   /// Whether what is written may be lost when the machine stops, unless it is synced.
   virtual bool needs_sync() const = 0;
   virtual StatusOr<std::int64_t> FreeBytes() const = 0;
+  /// Entries that it can hold at once; those of memory take a descriptor each.
+  virtual std::size_t max_entries() const { return std::numeric_limits<std::size_t>::max(); }
 
   /// An entry, as a new open file. **Errors.** NotFound; else by errno.
   virtual StatusOr<FileDescriptor> Open(const std::string& entry) const = 0;
@@ -51,6 +55,9 @@ StatusOr<std::unique_ptr<CacheShelf>> DirectoryShelf(const std::string& path, bo
                                                      bool must_be_own);
 /// Files without a name (memfd_create).
 StatusOr<std::unique_ptr<CacheShelf>> PrivateShelf();
+
+/// Memory that this process and its cgroups leave, as far as it is known.
+std::int64_t FreeMemoryBytes(const SystemRoots& roots = {});
 
 /// "<64 hexadecimal digits>-<number>".
 bool IsEntryName(std::string_view name);

@@ -83,6 +83,11 @@ CacheTier::Control CacheTier::ReadControl() const {
           .is_whole = true};
 }
 
+std::uint64_t CacheTier::LastUse() const {
+  const Control control = ReadControl();
+  return control.is_whole ? control.last_use : kKeepNone;
+}
+
 Status CacheTier::WriteControl(const Control& control) const {
   std::array<std::byte, 32> bytes{};
   std::memcpy(bytes.data(), kControlMagic, 8);
@@ -158,34 +163,43 @@ bool CacheTier::ForgetIfIdle(const std::string& name) {
   return true;
 }
 
-StatusOr<bool> CacheTier::MakeRoom(Control& control, std::int64_t bytes, const std::string& keep) {
+StatusOr<bool> CacheTier::MakeRoom(Control& control, std::int64_t bytes, const std::string& keep,
+                                   bool for_entry, std::uint64_t keep_after) {
   const std::int64_t budget = options_.budget_bytes;
-  if (control.is_whole && bytes <= budget - control.used_bytes) return true;
+  const std::size_t most = shelf_->max_entries();
+  const auto is_enough = [&] {
+    return bytes <= budget - control.used_bytes && (!for_entry || entries_ < most);
+  };
+  if (control.is_whole && is_enough()) return true;
   const std::int64_t now = NowNanoseconds();
   if (control.is_whole && now < no_room_until_.load()) return false;
   AIT_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, CountFiles(control));
-  // Somewhat more than is needed, so that the next part finds room without a count.
-  const std::int64_t goal = budget - bytes - budget / 32;
-  if (bytes > budget - control.used_bytes) {
+  entries_ = candidates.size();
+  if (!is_enough()) {
+    // Somewhat more than is needed, so that the next part finds room without a count; but not at
+    // the cost of what somebody asked to keep, which goes only where there is no room without.
+    const std::int64_t goal = budget - bytes - budget / 32;
     std::ranges::sort(candidates, {}, &Candidate::last_use);
     for (const Candidate& candidate : candidates) {
-      if (control.used_bytes <= goal) break;
+      if (is_enough() && control.used_bytes <= goal &&
+          (!for_entry || entries_ <= most - most / 16)) {
+        break;
+      }
+      if (candidate.last_use > keep_after) break;  // so was all that follows
       if (candidate.name == keep || !ForgetIfIdle(candidate.name)) continue;
       if (const auto freed = TryRemove(candidate.name); freed.has_value()) {
         control.used_bytes -= *freed;
+        --entries_;
         ++counters.evictions;
         counters.evicted_bytes += *freed;
       }
     }
   }
-  const bool is_enough = bytes <= budget - control.used_bytes;
-  if (!is_enough) {
-    no_room_until_ = now + std::min<std::int64_t>(options_.lease, 1'000'000'000);
-  }
-  return is_enough;
+  if (!is_enough()) no_room_until_ = now + std::min<std::int64_t>(options_.lease, 1'000'000'000);
+  return is_enough();
 }
 
-StatusOr<bool> CacheTier::TakeRoom(const CacheEntry& entry, int part) {
+StatusOr<bool> CacheTier::TakeRoom(const CacheEntry& entry, int part, std::uint64_t keep_after) {
   const PartMapHeader& header = entry.header();
   const std::int64_t length = header.PartLength(part);
   const std::int64_t bytes = RoundUp(length, kBlock);
@@ -193,7 +207,7 @@ StatusOr<bool> CacheTier::TakeRoom(const CacheEntry& entry, int part) {
   AIT_RETURN_IF_ERROR(lock.status());
   if (!lock.is_held()) return false;
   Control control = ReadControl();
-  StatusOr<bool> room = MakeRoom(control, bytes, entry.name());
+  StatusOr<bool> room = MakeRoom(control, bytes, entry.name(), /*for_entry=*/false, keep_after);
   if (room.ok() && *room) {
     // Under the lock, so that a count by another process sees it.
     int error = 0;
@@ -291,7 +305,8 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::Find(const std::string& name,
 }
 
 StatusOr<std::shared_ptr<CacheEntry>> CacheTier::FindOrMake(const std::string& name,
-                                                            const PartMapHeader& header) {
+                                                            const PartMapHeader& header,
+                                                            std::uint64_t keep_after) {
   for (int attempt = 0; attempt < 10; ++attempt) {
     AIT_ASSIGN_OR_RETURN(std::shared_ptr<CacheEntry> entry, Find(name, header));
     if (entry != nullptr) return entry;
@@ -300,11 +315,15 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::FindOrMake(const std::string& n
     if (!lock.is_held()) return nullptr;
     if (shelf_->Open(name).ok()) continue;  // made meanwhile
     Control control = ReadControl();
-    AIT_ASSIGN_OR_RETURN(const bool room, MakeRoom(control, header.data_offset(), name));
+    AIT_ASSIGN_OR_RETURN(const bool room, MakeRoom(control, header.data_offset(), name,
+                                                   /*for_entry=*/true, keep_after));
     Status made;
     if (room) {
       made = shelf_->Make(name, header, ++control.last_use);
-      if (made.ok()) control.used_bytes += header.data_offset();
+      if (made.ok()) {
+        control.used_bytes += header.data_offset();
+        ++entries_;
+      }
     }
     if (control.is_whole) AIT_RETURN_IF_ERROR(WriteControl(control));
     AIT_RETURN_IF_ERROR(made);
@@ -313,13 +332,13 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::FindOrMake(const std::string& n
   return nullptr;  // evicted again and again by others
 }
 
-bool CacheTier::NoteUse(CacheEntry& entry, std::int64_t now) {
+bool CacheTier::NoteUse(CacheEntry& entry, std::int64_t now, bool always) {
   entry.last_read.store(now, std::memory_order_relaxed);
   std::int64_t noted = entry.last_noted.load(std::memory_order_relaxed);
-  if (noted != 0 && now - noted < options_.use_interval) return false;
-  if (!entry.last_noted.compare_exchange_strong(noted, now)) return false;
+  if (!always && noted != 0 && now - noted < options_.use_interval) return false;
+  if (!entry.last_noted.compare_exchange_strong(noted, now) && !always) return false;
   {
-    const ControlLock lock(*this, Deadline::After(std::chrono::milliseconds(0)));
+    const ControlLock lock(*this, Deadline::After(always ? Duration(kControlWait) : Duration(0)));
     Control control = lock.is_held() ? ReadControl() : Control();
     if (control.is_whole) {  // else the order is a little wrong, which is allowed
       ++control.last_use;

@@ -26,6 +26,7 @@
 #include <unordered_map>
 
 #include "ait/data/cache/tiered_cache.h"
+#include "ait/memory/fork_safe_mutex.h"
 #include "data/cache/entry_internal.h"
 #include "data/cache/shelf_internal.h"
 
@@ -50,6 +51,8 @@ struct TierCounters {
 
 class CacheTier {
  public:
+  static constexpr std::uint64_t kKeepNone = ~std::uint64_t{0};
+
   /// **Errors.** ResourceExhausted: the free space and what is cached are less than the budget.
   static StatusOr<std::unique_ptr<CacheTier>> Create(std::unique_ptr<CacheShelf> shelf,
                                                      TierOptions options);
@@ -62,16 +65,21 @@ class CacheTier {
   StatusOr<std::shared_ptr<CacheEntry>> Find(const std::string& name, const PartMapHeader& header);
   /// Makes it if it is not there. Null: no room, or the shelf is busy.
   StatusOr<std::shared_ptr<CacheEntry>> FindOrMake(const std::string& name,
-                                                   const PartMapHeader& header);
-  /// Takes room for a part and allocates it. False: all that is there is in use.
+                                                   const PartMapHeader& header,
+                                                   std::uint64_t keep_after = kKeepNone);
+  /// Takes room for a part and allocates it. False: all that is there is in use, or was used after
+  /// use number `keep_after`.
   /// **Errors.** Of the file system, which is full or broken.
-  StatusOr<bool> TakeRoom(const CacheEntry& entry, int part);
+  StatusOr<bool> TakeRoom(const CacheEntry& entry, int part, std::uint64_t keep_after = kKeepNone);
+  /// The number of the last use that was noted, or kKeepNone where it cannot be read.
+  std::uint64_t LastUse() const;
 
   /// Takes an entry that was cut short off the shelf, for a new one to be made.
   void Discard(CacheEntry& entry);
 
-  /// Notes that an entry was read, at `now`. True if this use was written down.
-  bool NoteUse(CacheEntry& entry, std::int64_t now);
+  /// Notes that an entry was read, at `now`. True if this use was written down; `always`: also if
+  /// the last one was just now, or the lock must be waited for.
+  bool NoteUse(CacheEntry& entry, std::int64_t now, bool always = false);
 
   /// After a fault the tier is left alone for a while.
   bool is_resting() const { return NowNanoseconds() < resting_until_.load(); }
@@ -94,8 +102,10 @@ class CacheTier {
 
   StatusOr<std::shared_ptr<CacheEntry>> OpenEntry(const std::string& name,
                                                   const PartMapHeader& header);
-  /// Room for `bytes` more, by eviction if it must be; the count is then right.
-  StatusOr<bool> MakeRoom(Control& control, std::int64_t bytes, const std::string& keep);
+  /// Room for `bytes` more, and for another entry if `for_entry`, by eviction if it must be; the
+  /// count is then right. What was used after `keep_after` stays.
+  StatusOr<bool> MakeRoom(Control& control, std::int64_t bytes, const std::string& keep,
+                          bool for_entry, std::uint64_t keep_after);
   StatusOr<std::vector<Candidate>> CountFiles(Control& control) const;
   /// Removes an entry that nobody uses; the bytes that became free, or nullopt.
   std::optional<std::int64_t> TryRemove(const std::string& name);
@@ -116,9 +126,10 @@ class CacheTier {
   std::atomic<std::int64_t> no_room_until_{0};
   std::atomic<std::int64_t> resting_until_{0};
   std::atomic<std::int64_t> close_idle_at_{0};
+  std::atomic<std::size_t> entries_{0};  // when they were counted last, and made since
   mutable std::mutex table_mutex_;
   std::unordered_map<std::string, std::shared_ptr<CacheEntry>> table_;
-  mutable std::mutex fault_mutex_;
+  mutable ForkSafeMutex fault_mutex_;
   std::string last_fault_;
 };
 

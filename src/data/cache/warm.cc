@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bringing whole prefixes into the cache.
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -19,7 +21,10 @@ using internal::CachedParts;
 class Warming {
  public:
   Warming(const CacheCore& core, std::vector<ObjectInfo> objects, const WarmOptions& options)
-      : core_(core), objects_(std::move(objects)), options_(options) {
+      : core_(core),
+        objects_(std::move(objects)),
+        options_(options),
+        began_(core.tiers().back()->LastUse()) {
     progress_.objects = static_cast<std::int64_t>(objects_.size());
     for (const ObjectInfo& object : objects_) progress_.bytes += object.size_bytes;
   }
@@ -50,7 +55,7 @@ class Warming {
       StatusOr<Task> task = Next();
       if (task.ok() && task->parts == nullptr) return;
       Status done = task.status();
-      if (done.ok() && task->length > 0) done = core_.Warm(*task->parts, task->offset);
+      if (done.ok() && task->length > 0) done = core_.Warm(*task->parts, task->offset, began_);
       const std::lock_guard lock(mutex_);
       if (done.ok() && status_.ok()) {
         progress_.bytes_done += task->length;
@@ -62,50 +67,69 @@ class Warming {
         if (options_.progress) done = options_.progress(progress_);
       }
       if (!done.ok() && status_.ok()) status_ = done;
+      changed_.notify_all();
     }
   }
 
+  // The next part of an object that is open; else opens one more.
   StatusOr<Task> Next() {
-    const std::lock_guard lock(next_mutex_);
-    {
-      const std::lock_guard status_lock(mutex_);
+    std::unique_lock lock(mutex_);
+    for (;;) {
       if (!status_.ok()) return Task();
+      if (!open_.empty()) return Take();
+      if (next_object_ < objects_.size()) break;
+      if (opening_ == 0) return Task();
+      changed_.wait(lock);  // another thread opens an object that may have parts for this one
     }
-    if (current_ == nullptr) {
-      if (next_object_ == objects_.size()) return Task();
-      const ObjectInfo& listed = objects_[next_object_++];
-      AIT_ASSIGN_OR_RETURN(current_, core_.OpenParts(listed.url));
-      offset_ = 0;
-      const std::int64_t size = current_->remote->info().size_bytes;
-      if (size > 0 && !current_->is_kept) {
-        return FailedPreconditionError(listed.url,
-                                       core_.tiers().empty()
-                                           ? " cannot be kept: no tier of the cache can be used"
-                                           : " has no version, so the cache does not keep it; see "
-                                             "UnversionedObjects::kCacheByAge");
-      }
-      if (size != listed.size_bytes) {
-        return AbortedError(listed.url, " had ", listed.size_bytes,
-                            " bytes when it was listed, now ", size, "; start again");
-      }
-    }
-    const std::int64_t size = current_->remote->info().size_bytes;
-    const Task task = {current_, offset_, std::min(core_.options().part_bytes, size - offset_)};
-    offset_ += task.length;
-    if (offset_ == size) current_ = nullptr;
+    const ObjectInfo& listed = objects_[next_object_++];
+    ++opening_;
+    lock.unlock();
+    StatusOr<std::shared_ptr<CachedParts>> opened = Open(listed);
+    lock.lock();
+    --opening_;
+    changed_.notify_all();
+    AIT_RETURN_IF_ERROR(opened.status());
+    open_.push_back({*std::move(opened)});
+    return Take();
+  }
+
+  // Under mutex_.
+  Task Take() {
+    Task& next = open_.front();
+    const std::int64_t size = next.parts->remote->info().size_bytes;
+    next.length = std::min(core_.options().part_bytes, size - next.offset);
+    const Task task = next;
+    next.offset += task.length;
+    if (next.offset == size) open_.pop_front();
     return task;
+  }
+
+  StatusOr<std::shared_ptr<CachedParts>> Open(const ObjectInfo& listed) const {
+    AIT_ASSIGN_OR_RETURN(std::shared_ptr<CachedParts> parts, core_.OpenParts(listed.url));
+    const std::int64_t size = parts->remote->info().size_bytes;
+    if (size > 0 && !parts->is_kept) {
+      return FailedPreconditionError(
+          listed.url, core_.tiers().empty() ? " cannot be kept: no tier of the cache can be used"
+                                            : " has no version, so the cache does not keep it; see "
+                                              "UnversionedObjects::kCacheByAge");
+    }
+    if (size != listed.size_bytes) {
+      return AbortedError(listed.url, " had ", listed.size_bytes, " bytes when it was listed, now ",
+                          size, "; start again");
+    }
+    return parts;
   }
 
   const CacheCore& core_;
   const std::vector<ObjectInfo> objects_;
   const WarmOptions& options_;
-
-  std::mutex next_mutex_;
-  std::size_t next_object_ = 0;
-  std::shared_ptr<CachedParts> current_;
-  std::int64_t offset_ = 0;
+  const std::uint64_t began_;
 
   std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t next_object_ = 0;
+  int opening_ = 0;
+  std::deque<Task> open_;  // with parts that nobody has taken
   WarmProgress progress_;
   std::unordered_map<const CachedParts*, std::int64_t> done_of_;
   Status status_;
@@ -117,6 +141,10 @@ StatusOr<WarmProgress> TieredCache::Warm(const std::string& prefix,
                                          const WarmOptions& options) const {
   if (options.threads < 1 || options.threads > 1024) {
     return InvalidArgumentError("warming by ", options.threads, " threads; give 1 to 1024");
+  }
+  if (core_->is_forked()) {
+    return FailedPreconditionError(
+        "the cache belongs to the parent of this process; make another after the fork");
   }
   std::vector<ObjectInfo> objects;
   std::int64_t bytes = 0;

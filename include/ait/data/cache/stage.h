@@ -69,12 +69,11 @@ struct StageReport {
 
 /// Copies every object of `source` below `prefix`; its name is what follows the prefix.
 /// **Blocks.** Until all is copied and compared. **Errors.** ResourceExhausted: less space is free
-/// than is needed, before anything is copied. InvalidArgument: an option out of its range, a directory
-/// within the source, a name
-/// that is no plain path or that two objects would share. FailedPrecondition: another process
-/// stages to this directory. Aborted: an object changed meanwhile. DataLoss: the disk does not give
-/// back what was written. Those of the storage, the file system and `progress`. After an error, as
-/// after a kill, the next call goes on.
+/// than is needed, before anything is copied. InvalidArgument: an option out of its range, a
+/// directory within the source, a name that is no plain path or that two objects would share.
+/// FailedPrecondition: another process stages to this directory. Aborted: an object changed
+/// meanwhile. DataLoss: the disk does not give back what was written. Those of the storage, the
+/// file system and `progress`. After an error, as after a kill, the next call goes on.
 StatusOr<StageReport> Stage(const Storage& source, const std::string& prefix,
                             const StageOptions& options);
 

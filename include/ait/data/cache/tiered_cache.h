@@ -139,7 +139,8 @@ struct WarmOptions {
   std::function<Status(const WarmProgress&)> progress = {};
 };
 
-/// **Thread-safety.** All calls may come from any thread. **Blocks.** On disks and the network.
+/// **Thread-safety.** All calls may come from any thread. After a fork the child reads past the
+/// cache, and makes one of its own to have one. **Blocks.** On disks and the network.
 class TieredCache final : public Storage {
  public:
   /// A cache of `storage`. **Errors.** InvalidArgument: an option out of its range, a budget
@@ -164,7 +165,7 @@ class TieredCache final : public Storage {
   /// Brings every object below `prefix` into the lowest tier, in parallel, and compares what is
   /// there already; what a former call did is not done again. **Errors.** ResourceExhausted: the
   /// tier's budget is smaller than the objects; FailedPrecondition: they have no version and are
-  /// not kept; Unavailable: a part could not be kept; those of the storage and of `progress`.
+  /// not kept, or the cache is that of a parent process; Unavailable: a part could not be kept; those of the storage and of `progress`.
   StatusOr<WarmProgress> Warm(const std::string& prefix, const WarmOptions& options = {}) const;
 
   /// What happened in this process since Create.
