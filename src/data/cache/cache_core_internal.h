@@ -88,8 +88,10 @@ class CacheCore {
   /// Gives an entry up if its file was cut short; whether it was.
   static bool DiscardIfShort(CacheTier& tier, CacheEntry& entry);
 
-  /// Stores a part in the memory tier unless it is there; whether it did. Never an error.
-  bool KeepInMemory(const Place& place, std::span<const std::byte> bytes) const;
+  /// Stores a part in the memory tier unless it is there; whether it did. Never an error. The bytes
+  /// are asked for when there is room; none: give up.
+  bool KeepInMemory(const Place& place,
+                    const std::function<std::span<const std::byte>()>& bytes_of_part) const;
   void Promote(const Place& place, CacheEntry& from) const;
   void NoteHit(std::size_t tier, const Place& place, int last_part, CacheEntry& entry,
                std::size_t bytes) const;

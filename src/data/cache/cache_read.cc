@@ -331,7 +331,8 @@ StatusOr<CacheCore::Served> CacheCore::Download(std::size_t number, const Place&
   }
   lock.Release();
   if (!stored.ok() && place.must_keep) return Served::kAbsent;
-  if (number > 0 && !place.must_keep) KeepInMemory(place, bytes);
+  if (number > 0 && !place.must_keep)
+    KeepInMemory(place, [&] { return std::span<const std::byte>(bytes); });
   return Served::kYes;
 }
 
@@ -352,56 +353,62 @@ Status CacheCore::CheckUnchanged(const CachedParts& object) const {
                       " of ", now->size_bytes);
 }
 
-bool CacheCore::KeepInMemory(const Place& place, std::span<const std::byte> bytes) const {
+bool CacheCore::KeepInMemory(
+    const Place& place, const std::function<std::span<const std::byte>()>& bytes_of_part) const {
   CacheTier& tier = *tiers_.front();
   if (tier.is_resting()) return false;
-  const StatusOr<std::shared_ptr<CacheEntry>> found = Find(place, 0, /*make=*/true);
-  Status status = found.status();
-  if (status.ok() && *found == nullptr) ++tier.counters.refusals;
-  if (status.ok() && *found != nullptr) {
-    PartLock lock(*found, place.part);
+  const auto keep = [&]() -> StatusOr<bool> {
+    AIT_ASSIGN_OR_RETURN(const std::shared_ptr<CacheEntry> entry, Find(place, 0, /*make=*/true));
+    if (entry == nullptr) {
+      ++tier.counters.refusals;
+      return false;
+    }
+    PartLock lock(entry, place.part);
     bool waited = false;
     const Deadline now = Deadline::After(Duration(0));
-    if (!lock.LockHere(now, &waited)) return false;
-    if ((*found)->is_ready(place.part)) return false;
-    const StatusOr<bool> alone = lock.LockEverywhere(now, &waited);
-    status = alone.status();
-    if (status.ok() && !*alone) return false;  // another process stores it
-    if (status.ok()) {
-      const StatusOr<bool> ready = MakeReady(tier, **found, place.part, lock);
-      if (ready.ok() && *ready) return false;
-      const StatusOr<bool> room = tier.TakeRoom(**found, place.part);
-      status = room.status();
-      if (status.ok() && !*room) ++tier.counters.refusals;
-      if (status.ok() && *room) {
-        status = (*found)->Store(place.part, bytes, tier.shelf().needs_sync());
-        if (status.ok()) {
-          ++tier.counters.stored_parts;
-          tier.counters.stored_bytes += static_cast<std::int64_t>(bytes.size());
-          tier.NoteUse(**found, NowNanoseconds());
-          return true;
-        }
-        if (DiscardIfShort(tier, **found)) return false;
-      }
+    if (!lock.LockHere(now, &waited) || entry->is_ready(place.part)) return false;
+    AIT_ASSIGN_OR_RETURN(const bool alone, lock.LockEverywhere(now, &waited));
+    if (!alone) return false;  // another process stores it
+    if (const auto ready = MakeReady(tier, *entry, place.part, lock); ready.ok() && *ready) {
+      return false;
     }
-  }
-  if (!status.ok()) tier.NoteFault(status);
-  return false;
+    if (DiscardIfShort(tier, *entry)) return false;  // the next use makes another
+    AIT_ASSIGN_OR_RETURN(const bool room, tier.TakeRoom(*entry, place.part));
+    if (!room) {
+      ++tier.counters.refusals;
+      return false;
+    }
+    const std::span<const std::byte> bytes = bytes_of_part();
+    if (bytes.empty()) return false;
+    const Status stored = entry->Store(place.part, bytes, tier.shelf().needs_sync());
+    if (!stored.ok() && DiscardIfShort(tier, *entry)) return false;
+    AIT_RETURN_IF_ERROR(stored);
+    ++tier.counters.stored_parts;
+    tier.counters.stored_bytes += static_cast<std::int64_t>(bytes.size());
+    tier.NoteUse(*entry, NowNanoseconds());
+    return true;
+  };
+  const StatusOr<bool> kept = keep();
+  if (!kept.ok()) tier.NoteFault(kept.status());
+  return kept.ok() && *kept;
 }
 
 void CacheCore::Promote(const Place& place, CacheEntry& from) const {
-  if (tiers_.front()->is_resting()) return;
   const std::int64_t length = from.header().PartLength(place.part);
-  Buffer buffer(*this);
-  const std::span<std::byte> bytes = buffer.First(length);
-  const auto slot = ReadSlot(from.fd(), from.header(), place.part);
-  // Damage since the first comparison is not to become a good copy.
-  if (!slot.ok() || !slot->has_value() ||
-      !from.Read(options_.part_bytes * place.part, bytes).ok() || Crc32c(bytes) != **slot) {
-    from.Distrust(place.part);
-    return;
-  }
-  if (KeepInMemory(place, bytes)) {
+  std::optional<Buffer> buffer;
+  const bool kept = KeepInMemory(place, [&]() -> std::span<const std::byte> {
+    buffer.emplace(*this);
+    const std::span<std::byte> bytes = buffer->First(length);
+    const auto slot = ReadSlot(from.fd(), from.header(), place.part);
+    // Damage since the first comparison is not to become a good copy.
+    if (!slot.ok() || !slot->has_value() ||
+        !from.Read(options_.part_bytes * place.part, bytes).ok() || Crc32c(bytes) != **slot) {
+      from.Distrust(place.part);
+      return {};
+    }
+    return bytes;
+  });
+  if (kept) {
     ++promotions_;
     promoted_bytes_ += length;
   }

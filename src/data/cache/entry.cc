@@ -94,9 +94,32 @@ Status CacheEntry::Drop(int part) {
   return ClearSlot(fd_.get(), part);
 }
 
+std::vector<bool> CacheEntry::ReadyParts() const {
+  std::vector<bool> ready(static_cast<std::size_t>(header_.parts()));
+  for (int part = 0; part < header_.parts(); ++part) {
+    ready[static_cast<std::size_t>(part)] = is_ready(part);
+  }
+  return ready;
+}
+
+void CacheEntry::Remember(const std::vector<bool>& ready) {
+  for (int part = 0; part < std::min(header_.parts(), static_cast<int>(ready.size())); ++part) {
+    if (!ready[static_cast<std::size_t>(part)]) continue;
+    const auto slot = ReadSlot(fd_.get(), header_, part);
+    if (!slot.ok() || !slot->has_value()) continue;  // another process found it damaged
+    Part& mine = parts_[static_cast<std::size_t>(part)];
+    mine.promote_at = 1;
+    mine.ready.store(true, std::memory_order_release);
+  }
+}
+
 bool CacheEntry::IsTimeToPromote(int part, std::int64_t now, std::int64_t interval) {
   std::atomic<std::int64_t>& at = parts_[static_cast<std::size_t>(part)].promote_at;
   std::int64_t due = at.load(std::memory_order_relaxed);
+  if (due == 0) {
+    at.compare_exchange_strong(due, 1);  // the first use
+    return false;
+  }
   return now >= due && at.compare_exchange_strong(due, now + interval);
 }
 

@@ -59,7 +59,13 @@ class CacheEntry {
   /// The next read compares the checksum again.
   void Distrust(int part) { parts_[static_cast<std::size_t>(part)].ready = false; }
 
-  /// True once in `interval` for each part, for who wants to copy it to a faster tier.
+  /// The parts that are ready, to be remembered while the file is closed.
+  std::vector<bool> ReadyParts() const;
+  /// Makes ready again what was, and is still entered in this file, which is the same.
+  void Remember(const std::vector<bool>& ready);
+
+  /// True once in `interval` for each part from its second use on, for who wants to copy it to a
+  /// faster tier.
   bool IsTimeToPromote(int part, std::int64_t now, std::int64_t interval);
 
   std::atomic<std::int64_t> last_read{0};   // NowNanoseconds

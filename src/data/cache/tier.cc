@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kControlMagic[] = "AITCTRL1";
 constexpr std::int64_t kBlock = 4096;
+constexpr std::size_t kMostCompared = std::size_t{1} << 20;  // parts of closed files, a bit each
 // Whoever holds the lock works for milliseconds; if it was stopped, others do without the cache.
 constexpr std::chrono::seconds kControlWait(2);
 constexpr std::chrono::seconds kOpenWait(1);
@@ -300,6 +301,12 @@ StatusOr<std::shared_ptr<CacheEntry>> CacheTier::Find(const std::string& name,
   AIT_ASSIGN_OR_RETURN(std::shared_ptr<CacheEntry> entry, OpenEntry(name, header));
   if (entry == nullptr) return entry;
   const std::lock_guard lock(table_mutex_);
+  if (const auto known = compared_.find(name); known != compared_.end()) {
+    // Another file by this name has another number.
+    if (known->second.nonce == entry->header().nonce) entry->Remember(known->second.parts);
+    compared_parts_ -= known->second.parts.size();
+    compared_.erase(known);
+  }
   if (table_.size() >= static_cast<std::size_t>(options_.max_open_entries)) CloseOldest();
   return table_.emplace(name, std::move(entry)).first->second;
 }
@@ -359,8 +366,12 @@ void CacheTier::CloseIdle() {
   const std::lock_guard lock(table_mutex_);
   const std::int64_t now = NowNanoseconds();
   std::erase_if(table_, [&](const auto& item) {
-    return item.second.use_count() == 1 && now - item.second->last_read.load() >= options_.lease &&
-           now - item.second->last_read.load() >= 100'000'000;
+    if (item.second.use_count() != 1 || now - item.second->last_read.load() < options_.lease ||
+        now - item.second->last_read.load() < 100'000'000) {
+      return false;
+    }
+    RememberCompared(*item.second);
+    return true;
   });
 }
 
@@ -372,7 +383,23 @@ void CacheTier::CloseOldest() {
   }
   std::ranges::sort(idle);
   idle.resize(std::min(idle.size(), table_.size() / 4 + 1));
-  for (const auto& [time, name] : idle) table_.erase(name);
+  for (const auto& [time, name] : idle) {
+    const auto found = table_.find(name);
+    RememberCompared(*found->second);
+    table_.erase(found);
+  }
+}
+
+void CacheTier::RememberCompared(const CacheEntry& entry) {
+  if (entry.is_retired()) return;
+  if (compared_parts_ > kMostCompared) {  // to be compared once more is no harm
+    compared_.clear();
+    compared_parts_ = 0;
+  }
+  Compared& compared = compared_[entry.name()];
+  compared_parts_ -= compared.parts.size();
+  compared = {.nonce = entry.header().nonce, .parts = entry.ReadyParts()};
+  compared_parts_ += compared.parts.size();
 }
 
 void CacheTier::NoteFault(const Status& fault) {

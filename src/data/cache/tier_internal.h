@@ -116,6 +116,8 @@ class CacheTier {
   void CloseIdle();
   /// Closes a quarter of what is not being read. Under table_mutex_.
   void CloseOldest();
+  /// Before an entry is closed. Under table_mutex_.
+  void RememberCompared(const CacheEntry& entry);
 
   Control ReadControl() const;
   Status WriteControl(const Control& control) const;
@@ -129,6 +131,13 @@ class CacheTier {
   std::atomic<std::size_t> entries_{0};  // when they were counted last, and made since
   mutable std::mutex table_mutex_;
   std::unordered_map<std::string, std::shared_ptr<CacheEntry>> table_;
+  // What of the files that this process has closed was compared: not again when one is opened.
+  struct Compared {
+    std::uint64_t nonce = 0;
+    std::vector<bool> parts;
+  };
+  std::unordered_map<std::string, Compared> compared_;
+  std::size_t compared_parts_ = 0;
   mutable ForkSafeMutex fault_mutex_;
   std::string last_fault_;
 };

@@ -110,6 +110,34 @@ TEST_F(TieredCacheLimitsTest, MemoryOfThisProcessLeavesDescriptorsForOthers) {
   EXPECT_GT(memory.hits, 40);
 }
 
+TEST_F(TieredCacheLimitsTest, NothingIsReadForAMemoryTierWithoutRoom) {
+  const std::int64_t part = 1 << 20;
+  const auto bytes_read = [] {
+    std::ifstream in("/proc/self/io");
+    std::string word;
+    std::int64_t value = -1;
+    in >> word >> value;
+    return word == "rchar:" ? value : -1;
+  };
+  if (bytes_read() < 0) GTEST_SKIP() << "no /proc/self/io";
+  const std::string a = Put("a", part), b = Put("b", part);
+  auto options = Options();
+  options.part_bytes = options.entry_bytes = part;
+  options.disk_bytes = 10 * part;
+  options.memory = CacheMemory::kPrivate;
+  options.memory_bytes = part + 8192;
+  options.lease = 1h;
+  const auto cache = Make(options);
+  EXPECT_EQ(ReadText(*cache, "a"), a);  // fills the memory
+  ASSERT_OK_AND_ASSIGN(const auto object, cache->Open("b"));
+  EXPECT_EQ(ReadText(*object, 0, 10), b.substr(0, 10));
+  const std::int64_t before = bytes_read();
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(ReadText(*object, i, 10), b.substr(i, 10));
+  EXPECT_LT(bytes_read() - before, part);
+  EXPECT_GE(cache->statistics().disk.hits, 10);
+  EXPECT_EQ(cache->statistics().promotions, 0);
+}
+
 TEST(FreeMemoryTest, IsWhatTheCgroupLeaves) {
   ait::testing::Fixture machine;
   machine.AddProc(Bytes(std::int64_t{1} << 30), "0-3");

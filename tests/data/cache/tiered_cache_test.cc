@@ -275,6 +275,9 @@ TEST_F(TieredCacheTest, UseBringsPartsIntoMemory) {
   const auto cache = Make(options);
   EXPECT_EQ(ReadText(*cache, "a"), a);
   CacheStatistics statistics = cache->statistics();
+  EXPECT_EQ(statistics.promotions, 0);  // what is used once alone is not worth a copy
+  EXPECT_EQ(ReadText(*cache, "a"), a);
+  statistics = cache->statistics();
   EXPECT_EQ(statistics.promotions, 8);
   EXPECT_EQ(statistics.promoted_bytes, 2 * kEntry);
   EXPECT_EQ(statistics.memory.hits, 0);
@@ -422,6 +425,7 @@ TEST_F(TieredCacheTest, FewDescriptorsAreEnough) {
     for (int i = 0; i < 30; ++i) EXPECT_EQ(ReadText(*objects[i], 0, 5000), texts[i]);
   }
   EXPECT_EQ(remote_->reads, 60);
+  EXPECT_EQ(cache->statistics().disk.verified_parts, 0);  // not again after a file was closed
   const auto open = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
   EXPECT_LT(open, 20);
 }
