@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "ait/memory/fork_safe_mutex.h"
 #include "data/storage/curl_transfer_internal.h"
 
 namespace ait::inline v0::internal {
@@ -47,13 +48,12 @@ Status Check(const HttpOptions& options) {
 
 }  // namespace
 
-struct HttpClient::Impl {
-  explicit Impl(HttpOptions with) : options(std::move(with)) {}
-
+// What the requests of one process share. A forked child makes another.
+struct HttpClient::State {
   // One of the requests that may be under way at the same time.
-  bool TryPermit() {
+  bool TryPermit(int most) {
     const std::scoped_lock lock(mutex);
-    if (under_way >= options.connections) return false;
+    if (under_way >= most) return false;
     ++under_way;
     return true;
   }
@@ -64,22 +64,46 @@ struct HttpClient::Impl {
     }
     permit_returned.notify_one();
   }
-  void AwaitPermit(Duration timeout) {
+  void AwaitPermit(int most, Duration timeout) {
     std::unique_lock lock(mutex);
-    permit_returned.wait_for(lock, timeout, [this] { return under_way < options.connections; });
+    permit_returned.wait_for(lock, timeout, [&] { return under_way < most; });
   }
   double Random() {
     const std::scoped_lock lock(mutex);
     return std::uniform_real_distribution<double>()(random);
   }
 
-  const HttpOptions options;
+  const int forks = ForkSafeMutex::forks();
   std::mutex mutex;
   std::condition_variable permit_returned;
   int under_way = 0;
   std::minstd_rand random{
-      std::random_device()()};  // spreads tries in time; no result depends on it
-  std::vector<std::unique_ptr<HttpSession>> idle;
+      std::random_device()()};                    // spreads tries in time; no result depends on it
+  std::deque<std::unique_ptr<HttpSession>> idle;  // the one that was used last at the back
+  std::atomic<int> lent = 0;
+};
+
+struct HttpClient::Impl {
+  explicit Impl(HttpOptions with) : options(std::move(with)) {}
+  ~Impl() { LeaveParents(); }
+
+  // Connections are the parent's: bytes read from one, or its orderly end, would be missing there.
+  void LeaveParents() {
+    if (state && state->forks != ForkSafeMutex::forks()) static_cast<void>(state.release());
+  }
+  // Of this process.
+  State& Mine() {
+    const std::scoped_lock lock(mutex);
+    LeaveParents();
+    if (!state) state = std::make_unique<State>();
+    return *state;
+  }
+
+  const HttpOptions options;
+
+ private:
+  ForkSafeMutex mutex;
+  std::unique_ptr<State> state;
 };
 
 struct HttpSession::Impl {
@@ -92,24 +116,35 @@ struct HttpSession::Impl {
     int redirects = 0;
     bool redirected = false;  // the next try follows a redirect
     Time due{};
+    Time added{};
     Deadline deadline = Deadline::Infinite();
     Status last = {};
     std::unique_ptr<CurlTransfer> transfer = {};
   };
   using Jobs = std::list<Job>;
 
-  explicit Impl(HttpClient::Impl& of) : client(of), multi(curl_multi_init()) {}
+  Impl(const HttpOptions& with, HttpClient::State& of)
+      : options(with), shared(of), multi(curl_multi_init()) {}
   ~Impl() {
     for (Job& job : active) Detach(job);
+  }
+
+  // Connections are kept for the next requests: of each session its share, and never fewer than are
+  // in use, which libcurl counts too.
+  void KeepShare(std::size_t in_use) {
+    const auto share = static_cast<long>(options.connections / std::max(shared.lent.load(), 1));
+    curl_multi_setopt(multi.get(), CURLMOPT_MAXCONNECTS,
+                      std::max({share, static_cast<long>(in_use), 1L}));
   }
 
   void Detach(Job& job) {
     curl_multi_remove_handle(multi.get(), job.transfer->easy());
     idle.push_back(std::move(job.transfer));
-    client.ReturnPermit();
+    shared.ReturnPermit();
   }
 
   void Finish(Jobs& from, Jobs::iterator job, Status status) {
+    if (status.ok()) last_success = SystemClock().now();
     job->call->status_ = std::move(status);
     ended.push_back(job->call);
     from.erase(job);
@@ -117,15 +152,17 @@ struct HttpSession::Impl {
 
   // Has used up its time: the error says what happened last.
   Status OutOfTime(const Job& job) const {
-    const std::string last = job.last.ok() ? "no complete answer came" : Message(job.last);
+    const std::string last = !job.last.ok()          ? Message(job.last)
+                             : job.call->tries_ == 0 ? "other requests left it no connection"
+                                                     : "no complete answer came";
     return DeadlineExceededError(job.call->what(), ": gave up after ",
-                                 client.options.retry.deadline.count(), " ms and ",
-                                 job.call->tries_, " tries; the last: ", last);
+                                 options.retry.deadline.count(), " ms and ", job.call->tries_,
+                                 " tries; the last: ", last);
   }
 
   // `job` is in `waiting`; its try is over and another one is wanted.
   void Again(Jobs::iterator job, const HttpVerdict& verdict) {
-    const RetryOptions& retry = client.options.retry;
+    const RetryOptions& retry = options.retry;
     job->last = verdict.status;
     job->redirected = false;
     if (job->call->tries_ >= retry.max_tries) {
@@ -134,7 +171,7 @@ struct HttpSession::Impl {
       return;
     }
     const Milliseconds wait =
-        std::max(WaitAfter(retry, job->call->tries_, client.Random()), verdict.wait);
+        std::max(WaitAfter(retry, job->call->tries_, shared.Random()), verdict.wait);
     job->due = SystemClock().now() + wait;
     if (job->due >= job->deadline.time()) Finish(waiting, job, OutOfTime(*job));
   }
@@ -142,7 +179,7 @@ struct HttpSession::Impl {
   Status StartTry(Job& job, Time now) {
     if (!job.redirected) {
       if (job.call->tries_ == 0) {
-        job.deadline = Deadline::After(client.options.retry.deadline);
+        job.deadline = Deadline::After(options.retry.deadline);
       }
       ++job.call->tries_;
       AIT_ASSIGN_OR_RETURN(job.request, job.call->Prepare());
@@ -156,16 +193,26 @@ struct HttpSession::Impl {
       job.transfer = std::move(idle.back());
       idle.pop_back();
     }
-    return job.transfer->Start(client.options, job.request, job.url, job.same_origin, job.call,
-                               now);
+    return job.transfer->Start(options, job.request, job.url, job.same_origin, job.call, now);
+  }
+
+  // A call that waits for its next try keeps its place, so that a server that is down is asked by a
+  // few calls until one gives up, and not by one after the other.
+  bool HasPlace() const {
+    const auto in_play = active.size() + static_cast<std::size_t>(std::count_if(
+                                             waiting.begin(), waiting.end(),
+                                             [](const Job& job) { return job.call->tries_ > 0; }));
+    return in_play < static_cast<std::size_t>(options.connections);
   }
 
   void StartDue() {
     const Time now = SystemClock().now();
+    bool has_place = HasPlace();
     for (auto job = waiting.begin(); job != waiting.end();) {
       const auto next = std::next(job);
-      if (job->due <= now) {
-        if (!client.TryPermit()) return;
+      if (job->due <= now && (has_place || job->call->tries_ > 0)) {
+        if (!shared.TryPermit(options.connections)) return;
+        KeepShare(active.size() + 1);
         Status status = StartTry(*job, now);
         if (status.ok()) {
           curl_easy_setopt(job->transfer->easy(), CURLOPT_PRIVATE, static_cast<void*>(&*job));
@@ -176,9 +223,10 @@ struct HttpSession::Impl {
         if (status.ok()) {
           active.splice(active.end(), waiting, job);
         } else {
-          client.ReturnPermit();
+          shared.ReturnPermit();
           Finish(waiting, job, std::move(status));
         }
+        has_place = HasPlace();
       }
       job = next;
     }
@@ -228,6 +276,7 @@ struct HttpSession::Impl {
     int left = 0;
     while (const CURLMsg* message = curl_multi_info_read(multi.get(), &left)) {
       if (message->msg != CURLMSG_DONE) continue;
+      KeepShare(active.size() - 1);
       const CURLcode code = message->data.result;  // `message` ends with the handle's removal
       char* mark = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &mark);
@@ -244,17 +293,29 @@ struct HttpSession::Impl {
     }
   }
 
+  // When a call that no try was made of has waited too long: others use up all connections, and
+  // none of this session came to a good end in all that time.
+  Time LatestStart(const Job& job) const {
+    return std::max(job.added, last_success) + options.retry.deadline;
+  }
+
   void CheckTimes() {
     const Time now = SystemClock().now();
+    for (auto job = waiting.begin(); job != waiting.end();) {
+      const auto next = std::next(job);
+      if (job->call->tries_ == 0 ? now >= LatestStart(*job) : now >= job->deadline.time()) {
+        Finish(waiting, job, OutOfTime(*job));
+      }
+      job = next;
+    }
     for (auto job = active.begin(); job != active.end();) {
       const auto next = std::next(job);
       if (now >= job->deadline.time()) {
         EndTry(job, HttpVerdict::Done(OutOfTime(*job)));
-      } else if (!job->transfer->IsAlive(client.options, now)) {
-        EndTry(job,
-               HttpVerdict::Retry(UnavailableError(
-                   job->call->what(), ": stalled, less than ", client.options.min_bytes_per_second,
-                   " bytes/s for ", client.options.stall_timeout.count(), " ms")));
+      } else if (!job->transfer->IsAlive(options, now)) {
+        EndTry(job, HttpVerdict::Retry(UnavailableError(
+                        job->call->what(), ": stalled, less than ", options.min_bytes_per_second,
+                        " bytes/s for ", options.stall_timeout.count(), " ms")));
       }
       job = next;
     }
@@ -264,8 +325,7 @@ struct HttpSession::Impl {
     const Time now = SystemClock().now();
     Duration wait = kLongestPoll;
     for (const Job& job : active) {
-      wait = std::min(
-          {wait, job.deadline.time() - now, job.transfer->next_check(client.options) - now});
+      wait = std::min({wait, job.deadline.time() - now, job.transfer->next_check(options) - now});
     }
     for (const Job& job : waiting) {
       // Those that are due wait for one of the others to end.
@@ -274,10 +334,12 @@ struct HttpSession::Impl {
     return std::max(wait, Duration::zero());
   }
 
-  HttpClient::Impl& client;
+  const HttpOptions& options;
+  HttpClient::State& shared;
   std::unique_ptr<CURLM, MultiFree> multi;
   Jobs waiting;
   Jobs active;
+  Time last_success{};
   std::deque<HttpCall*> ended;
   std::vector<std::unique_ptr<CurlTransfer>> idle;
   std::atomic<bool> is_interrupted = false;
@@ -296,7 +358,7 @@ HttpSession::~HttpSession() = default;
 void HttpSession::Add(HttpCall* call) {
   call->status_ = OkStatus();
   call->tries_ = 0;
-  impl_->waiting.push_back({.call = call});
+  impl_->waiting.push_back({.call = call, .added = SystemClock().now()});
 }
 
 HttpCall* HttpSession::RunUntilOneEnds() {
@@ -316,11 +378,14 @@ HttpCall* HttpSession::RunUntilOneEnds() {
       return call;
     }
     const auto now = SystemClock().now();
+    const bool has_place = impl.HasPlace();
     const bool wants_permit =
-        impl.active.empty() && std::any_of(impl.waiting.begin(), impl.waiting.end(),
-                                           [=](const Impl::Job& job) { return job.due <= now; });
+        impl.active.empty() &&
+        std::any_of(impl.waiting.begin(), impl.waiting.end(), [=](const Impl::Job& job) {
+          return job.due <= now && (has_place || job.call->tries() > 0);
+        });
     if (wants_permit) {
-      impl.client.AwaitPermit(std::chrono::milliseconds(50));
+      impl.shared.AwaitPermit(impl.options.connections, std::chrono::milliseconds(50));
       continue;
     }
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(impl.UntilNextEvent());
@@ -361,31 +426,45 @@ StatusOr<std::shared_ptr<HttpClient>> HttpClient::Create(const HttpOptions& opti
 const HttpOptions& HttpClient::options() const { return impl_->options; }
 
 StatusOr<std::shared_ptr<HttpSession>> HttpClient::Borrow() {
+  State& state = impl_->Mine();
   std::unique_ptr<HttpSession> session;
   {
-    const std::scoped_lock lock(impl_->mutex);
-    if (!impl_->idle.empty()) {
-      session = std::move(impl_->idle.back());
-      impl_->idle.pop_back();
+    const std::scoped_lock lock(state.mutex);
+    if (!state.idle.empty()) {
+      session = std::move(state.idle.back());
+      state.idle.pop_back();
     }
   }
   if (!session) {
-    auto impl = std::make_unique<HttpSession::Impl>(*impl_);
+    auto impl = std::make_unique<HttpSession::Impl>(impl_->options, state);
     if (!impl->multi) return ResourceExhaustedError("no memory for a session of libcurl");
-    curl_multi_setopt(impl->multi.get(), CURLMOPT_MAXCONNECTS,
-                      static_cast<long>(impl_->options.connections));
     session.reset(new HttpSession(std::move(impl)));
   }
+  ++state.lent;
   return std::shared_ptr<HttpSession>(session.release(),
                                       [client = shared_from_this()](HttpSession* used) {
-                                        std::unique_ptr<HttpSession> back(used);
-                                        back->Clear();
-                                        const std::scoped_lock lock(client->impl_->mutex);
-                                        client->impl_->idle.push_back(std::move(back));
+                                        client->TakeBack(std::unique_ptr<HttpSession>(used));
                                       });
 }
 
-Status HttpClient::Run(std::span<HttpCall* const> calls) {
+void HttpClient::TakeBack(std::unique_ptr<HttpSession> session) {
+  State& state = session->impl_->shared;
+  if (state.forks != ForkSafeMutex::forks()) {
+    static_cast<void>(session.release());
+    return;
+  }
+  session->Clear();
+  --state.lent;
+  std::unique_ptr<HttpSession> one_too_many;  // ends without the lock
+  const std::scoped_lock lock(state.mutex);
+  state.idle.push_back(std::move(session));
+  if (state.idle.size() > static_cast<std::size_t>(impl_->options.connections)) {
+    one_too_many = std::move(state.idle.front());
+    state.idle.pop_front();
+  }
+}
+
+Status HttpClient::Run(std::span<HttpCall* const> calls, AfterError after_error) {
   const StatusOr<std::shared_ptr<HttpSession>> lent = Borrow();
   for (HttpCall* call : calls) call->status_ = lent.status();
   if (!lent.ok()) return lent.status();
@@ -394,6 +473,7 @@ Status HttpClient::Run(std::span<HttpCall* const> calls) {
   Status first;
   while (const HttpCall* call = session->RunUntilOneEnds()) {
     if (first.ok()) first = call->status();
+    if (!first.ok() && after_error == AfterError::kStop) break;  // the session clears the others
   }
   return first;
 }

@@ -111,7 +111,8 @@ class HttpSession {
   std::unique_ptr<Impl> impl_;
 };
 
-/// **Thread-safety.** All calls may come from any thread.
+/// **Thread-safety.** All calls may come from any thread. **Fork.** A child has connections of its
+/// own; a session that was lent before the fork is not used in it.
 class HttpClient : public std::enable_shared_from_this<HttpClient> {
  public:
   static StatusOr<std::shared_ptr<HttpClient>> Create(const HttpOptions& options);
@@ -120,11 +121,16 @@ class HttpClient : public std::enable_shared_from_this<HttpClient> {
   const HttpOptions& options() const;
   /// A session that goes back when it is let go of.
   StatusOr<std::shared_ptr<HttpSession>> Borrow();
-  /// Runs calls to their end; each has its own status. The result is the first error of them.
-  Status Run(std::span<HttpCall* const> calls);
+  /// Whether the calls that are left are of use once one has failed.
+  enum class AfterError { kGoOn, kStop };
+  /// Runs calls to their end; each has its own status. The result is the first error of them; those
+  /// that `kStop` gave up are Cancelled.
+  Status Run(std::span<HttpCall* const> calls, AfterError after_error = AfterError::kGoOn);
 
  private:
+  struct State;
   struct Impl;
+  void TakeBack(std::unique_ptr<HttpSession> session);
   friend class HttpSession;
   explicit HttpClient(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "ait/memory/fork_safe_mutex.h"
 #include "data/storage/http_client_internal.h"
 
 namespace ait::inline v0::internal {
@@ -41,38 +42,61 @@ class FromInstance final : public AwsCredentialSource {
 
   std::string name() const override { return "the metadata service of the instance"; }
 
+  ~FromInstance() override { LeaveParents(); }
+
   StatusOr<AwsCredentials> Get() override {
-    const std::scoped_lock lock(mutex_);
+    Kept& kept = Mine();
+    const std::scoped_lock lock(kept.mutex);
+    AwsCredentials& current = kept.current;
+    system_clock::time_point& refresh_at = kept.refresh_at;
     const auto now = system_clock::now();
-    if (!current_.is_anonymous() && now < refresh_at_) return current_;
+    if (!current.is_anonymous() && now < refresh_at) return current;
     StatusOr<AwsCredentials> fresh = Ask();
     if (fresh.ok()) {
-      current_ = *std::move(fresh);
-      refresh_at_ =
-          current_.expires ? *current_.expires - kRefreshBefore : system_clock::time_point::max();
+      current = *std::move(fresh);
+      refresh_at =
+          current.expires ? *current.expires - kRefreshBefore : system_clock::time_point::max();
       // Keys that end soon are used while they last, and asked for again now and then.
-      if (refresh_at_ < now + kTryAgainAfter) refresh_at_ = now + kTryAgainAfter;
-      if (current_.expires && refresh_at_ > *current_.expires) refresh_at_ = *current_.expires;
-      return current_;
+      if (refresh_at < now + kTryAgainAfter) refresh_at = now + kTryAgainAfter;
+      if (current.expires && refresh_at > *current.expires) refresh_at = *current.expires;
+      return current;
     }
-    const bool is_valid = !current_.is_anonymous() && current_.expires && now < *current_.expires;
+    const bool is_valid = !current.is_anonymous() && current.expires && now < *current.expires;
     if (!is_valid) {
       return Annotate(fresh.status(),
                       "no keys for S3: none in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, none "
                       "in the profile, and the metadata service of the instance has none; for "
                       "public buckets, ask for anonymous access");
     }
-    refresh_at_ = now + kTryAgainAfter;
-    return current_;
+    refresh_at = now + kTryAgainAfter;
+    return current;
   }
 
   bool Forget() override {
-    const std::scoped_lock lock(mutex_);
-    refresh_at_ = {};
+    Kept& kept = Mine();
+    const std::scoped_lock lock(kept.mutex);
+    kept.refresh_at = {};
     return true;
   }
 
  private:
+  // The lock is held while the service is asked: a forked child makes another.
+  struct Kept {
+    const int forks = ForkSafeMutex::forks();
+    std::mutex mutex;
+    AwsCredentials current;
+    system_clock::time_point refresh_at;
+  };
+  void LeaveParents() {
+    if (kept_ && kept_->forks != ForkSafeMutex::forks()) static_cast<void>(kept_.release());
+  }
+  Kept& Mine() {
+    const std::scoped_lock lock(mutex_);
+    LeaveParents();
+    if (!kept_) kept_ = std::make_unique<Kept>();
+    return *kept_;
+  }
+
   StatusOr<std::string> Fetch(std::string_view method, std::string_view path,
                               std::string private_header) {
     const std::string url = StrCat(endpoint_, path);
@@ -106,9 +130,8 @@ class FromInstance final : public AwsCredentialSource {
 
   const std::string endpoint_;
   const std::shared_ptr<HttpClient> client_;
-  std::mutex mutex_;
-  AwsCredentials current_;
-  system_clock::time_point refresh_at_;
+  ForkSafeMutex mutex_;
+  std::unique_ptr<Kept> kept_;
 };
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "ait/memory/fork_safe_mutex.h"
 #include "data/storage/block_pool_internal.h"
 #include "data/storage/read_stream_internal.h"
+#include "data/storage/uri_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -122,7 +124,31 @@ class ThreadStream final : public ObjectStream {
   std::thread thread_;
 };
 
+class ForkedStream final : public ObjectStream {
+ public:
+  ForkedStream(std::unique_ptr<ObjectStream> stream, std::string url)
+      : stream_(std::move(stream)), url_(std::move(url)) {}
+  ~ForkedStream() override {
+    if (forks_ != ForkSafeMutex::forks()) static_cast<void>(stream_.release());
+  }
+
+  StatusOr<ByteView> Next() override {
+    if (forks_ == ForkSafeMutex::forks()) return stream_->Next();
+    return FailedPreconditionError("a stream of ", WithoutSecrets(url_),
+                                   " does not go on in a forked child; open another");
+  }
+
+ private:
+  std::unique_ptr<ObjectStream> stream_;
+  const std::string url_;
+  const int forks_ = ForkSafeMutex::forks();
+};
+
 }  // namespace
+
+std::unique_ptr<ObjectStream> OfThisProcess(std::unique_ptr<ObjectStream> stream, std::string url) {
+  return std::make_unique<ForkedStream>(std::move(stream), std::move(url));
+}
 
 StatusOr<StreamRange> CheckedRange(const ObjectInfo& info, const StreamOptions& options) {
   if (options.block_bytes < 1 || options.block_bytes > kMaxBlockBytes) {
@@ -148,7 +174,8 @@ StatusOr<std::unique_ptr<ObjectStream>> StreamByReads(const StoredObject& object
   if (options.depth == 0) {
     return std::make_unique<CallerStream>(object, range, options, std::move(owner));
   }
-  return std::make_unique<ThreadStream>(object, range, options, std::move(owner));
+  return OfThisProcess(std::make_unique<ThreadStream>(object, range, options, std::move(owner)),
+                       object.info().url);
 } catch (const std::system_error& error) {
   return ResourceExhaustedError("no thread to read ", object.info().url, " ahead: ", error.what());
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ait/base/status.h"
 #include "ait/data/storage/storage.h"
@@ -26,6 +27,10 @@ StatusOr<StreamRange> CheckedRange(const ObjectInfo& info, const StreamOptions& 
 StatusOr<std::unique_ptr<ObjectStream>> StreamByReads(const StoredObject& object,
                                                       const StreamOptions& options,
                                                       std::shared_ptr<const void> owner = nullptr);
+
+/// `stream`, which has a thread of its own, of an object of this URL: in a forked child, where that
+/// thread is not, it is an error and is left as it is.
+std::unique_ptr<ObjectStream> OfThisProcess(std::unique_ptr<ObjectStream> stream, std::string url);
 
 }  // namespace internal
 }  // namespace ait::inline v0

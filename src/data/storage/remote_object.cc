@@ -72,14 +72,16 @@ class RemoteObject final : public StoredObject {
   const ObjectInfo& info() const override { return info_; }
 
   Status ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const override {
-    ObjectRead read = {offset_bytes, out, {}};
-    ReadMany({&read, 1});
-    return read.status;
+    AIT_RETURN_IF_ERROR(CheckRange(shown_, offset_bytes, static_cast<std::int64_t>(out.size())));
+    if (out.empty()) return OkStatus();
+    std::deque<RangeCall> calls;
+    Cut({offset_bytes, out, {}}, calls);
+    // Without one part the others are worth nothing.
+    return source_->client->Run(Pointers(calls), HttpClient::AfterError::kStop);
   }
 
   void ReadMany(std::span<ObjectRead> reads) const override {
     std::deque<RangeCall> calls;
-    std::vector<HttpCall*> pointers;
     std::vector<std::size_t> call_ends;  // of each read, in `calls`
     for (ObjectRead& read : reads) {
       read.status =
@@ -87,9 +89,8 @@ class RemoteObject final : public StoredObject {
       if (read.status.ok()) Cut(read, calls);
       call_ends.push_back(calls.size());
     }
-    for (RangeCall& call : calls) pointers.push_back(&call);
-    if (pointers.empty()) return;
-    (void)source_->client->Run(pointers);  // each call has its own status
+    if (calls.empty()) return;
+    (void)source_->client->Run(Pointers(calls));  // each call has its own status
     std::size_t at = 0;
     for (std::size_t i = 0; i < reads.size(); ++i) {
       for (; at < call_ends[i]; ++at) {
@@ -104,6 +105,12 @@ class RemoteObject final : public StoredObject {
   }
 
  private:
+  static std::vector<HttpCall*> Pointers(std::deque<RangeCall>& calls) {
+    std::vector<HttpCall*> pointers;
+    for (RangeCall& call : calls) pointers.push_back(&call);
+    return pointers;
+  }
+
   // Cuts a read at multiples of part_bytes.
   void Cut(const ObjectRead& read, std::deque<RangeCall>& calls) const {
     const HttpOptions& options = source_->client->options();

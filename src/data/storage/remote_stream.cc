@@ -132,7 +132,9 @@ StatusOr<std::unique_ptr<ObjectStream>> StreamRemote(std::shared_ptr<const Remot
                                                      const StreamOptions& options) try {
   AIT_ASSIGN_OR_RETURN(const StreamRange range, CheckedRange(info, options));
   AIT_ASSIGN_OR_RETURN(std::shared_ptr<HttpSession> session, source->client->Borrow());
-  return std::make_unique<RemoteStream>(std::move(source), std::move(session), range, options);
+  return OfThisProcess(
+      std::make_unique<RemoteStream>(std::move(source), std::move(session), range, options),
+      info.url);
 } catch (const std::system_error& error) {
   return ResourceExhaustedError("no thread to read ", info.url, " ahead: ", error.what());
 }

@@ -16,6 +16,7 @@
 #include "ait/base/status.h"
 #include "ait/data/storage/s3_storage.h"
 #include "ait/data/storage/sigv4.h"
+#include "ait/memory/fork_safe_mutex.h"
 #include "data/storage/http_client_internal.h"
 #include "data/storage/remote_object_internal.h"
 
@@ -63,7 +64,7 @@ class S3Service {
 
   const S3StorageOptions options_;
   const std::shared_ptr<HttpClient> client_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   mutable std::map<std::string, std::string> regions_;  // of buckets that said theirs is another
 };
 

@@ -69,7 +69,7 @@ Status PutParts(const S3Service& service, const S3Location& location, const std:
         HasEtag);
     calls.push_back(&parts.back());
   }
-  AIT_RETURN_IF_ERROR(service.client()->Run(calls));
+  AIT_RETURN_IF_ERROR(service.client()->Run(calls, HttpClient::AfterError::kStop));
   std::string list = "<CompleteMultipartUpload>";
   for (std::size_t i = 0; i < parts.size(); ++i) {
     list += StrCat("<Part><PartNumber>", i + 1, "</PartNumber><ETag>",

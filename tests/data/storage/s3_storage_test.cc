@@ -321,6 +321,16 @@ TEST_F(S3StorageTest, AFailedUploadLeavesNothing) {
   EXPECT_EQ(server_.Get("/bucket/big"), bytes);
 }
 
+TEST_F(S3StorageTest, AnUploadEndsWithThePartThatIsRefused) {
+  S3StorageOptions options = OptionsFor(server_);
+  options.http.connections = 1;
+  storage_ = *S3Storage::Create(options);
+  server_.Add({.kind = Kind::kStatus, .times = -1, .contains = "partNumber", .status = 403});
+  EXPECT_THAT(storage_->Put("s3://bucket/big", BytesOf(Counting(std::size_t{26} << 20))),
+              StatusIs(StatusCode::kPermissionDenied));
+  EXPECT_EQ(server_.request_count(), 3);  // its beginning, one part, its end
+}
+
 struct Refusal {
   const char* name;
   int status;

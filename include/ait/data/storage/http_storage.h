@@ -14,7 +14,8 @@
 // is read from the front, up to `max_skip_bytes` before what was asked for.
 //
 // Proxies are taken from the environment as curl does (https_proxy, no_proxy). libcurl is the
-// transport; without it `Create` returns Unimplemented.
+// transport; without it `Create` returns Unimplemented. **Fork.** A child may read what its parent
+// opened: it makes connections of its own. Its parent's streams are errors in it.
 
 #include <chrono>
 #include <cstdint>
@@ -33,7 +34,8 @@ namespace ait::inline v0 {
 struct HttpOptions {
   /// Reads are cut at multiples of this; 64 KiB to 1 GiB.
   std::int64_t part_bytes = std::int64_t{8} << 20;
-  /// Requests under way at the same time, of all threads together; 1 to 1024.
+  /// Requests under way at the same time, of all threads together; 1 to 1024. About so many
+  /// connections are kept, and one for each thread that reads.
   int connections = 16;
   std::chrono::milliseconds connect_timeout{10'000};
   /// A request that brings less than `min_bytes_per_second` over this long is tried again.

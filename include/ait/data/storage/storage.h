@@ -16,6 +16,8 @@
 // An object that changes after it was opened is an error (Aborted), never a mixture of two.
 // **Thread-safety.** Every call of both classes may come from any thread, also at the same time; an
 // ObjectStream belongs to one thread at a time. **Blocks.** All calls, on the disk or network.
+// **Fork.** A child may read objects that were opened before, over connections of its own; a stream
+// with `depth` > 0 is the parent's, and FailedPrecondition in it.
 
 #include <cstddef>
 #include <cstdint>
@@ -62,7 +64,8 @@ struct StreamOptions {
 /// The bytes of an object from one place on, block by block.
 class ObjectStream {
  public:
-  /// Ends reads that are under way; blocks that views still hold live on.
+  /// Ends reads that are under way, or waits for them where the engine cannot end them (the default
+  /// waits for one `ReadAt`); blocks that views still hold live on.
   virtual ~ObjectStream() = default;
 
   /// The next block, never empty before the end; an empty view at the end. Blocks follow each other

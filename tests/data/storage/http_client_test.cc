@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the requests of one storage share: connections, permits, and their end.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ait/data/storage/http_storage.h"
+#include "support/forbidden_calls.h"
+#include "support/http_fault_server.h"
+#include "support/status_matchers.h"
+
+namespace ait {
+namespace {
+
+using ::ait::testing::ExpectInChild;
+using ::ait::testing::HttpFault;
+using ::ait::testing::HttpFaultServer;
+using ::ait::testing::StatusIs;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+using Kind = HttpFault::Kind;
+
+constexpr std::size_t kPart = 64 * 1024;
+
+std::string Counting(std::size_t size) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 7 + i / 251 + i / 70001);
+  return text;
+}
+
+// Short times, so that faults do not cost a test its patience.
+HttpOptions Fast() {
+  return {.part_bytes = static_cast<std::int64_t>(kPart),
+          .connections = 4,
+          .connect_timeout = milliseconds(2'000),
+          .stall_timeout = milliseconds(5'000),
+          .retry = {.max_tries = 4,
+                    .first_wait = milliseconds(1),
+                    .max_wait = milliseconds(4),
+                    .deadline = milliseconds(20'000)}};
+}
+
+class HttpClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    server_.Put("/a", bytes_);
+    storage_ = *HttpStorage::Create({.http = Fast()});
+  }
+  // Opens the object and forgets the requests that this took.
+  std::shared_ptr<const StoredObject> Open(const std::string& path = "/a") {
+    auto object = storage_->Open(server_.url() + path);
+    EXPECT_OK(object);
+    server_.Forget();
+    return *object;
+  }
+  Status Read(const StoredObject& object, std::size_t offset, std::size_t length) {
+    read_.assign(length, '?');
+    return object.ReadAt(static_cast<std::int64_t>(offset),
+                         std::as_writable_bytes(std::span(read_)));
+  }
+  int ranges() const { return server_.request_count(); }
+
+  const std::string bytes_ = Counting(4 * kPart + 1000);
+  HttpFaultServer server_;
+  std::shared_ptr<HttpStorage> storage_;
+  std::string read_;
+};
+
+// How many sockets of this process lead to a port.
+int SocketsTo(int port) {
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof(peer);
+    const bool is_connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (is_connected && peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) ++count;
+  }
+  return count;
+}
+
+TEST_F(HttpClientTest, ThreadsShareTheConnectionsThatAreKept) {
+  HttpOptions options = Fast();
+  options.connections = 12;
+  storage_ = *HttpStorage::Create({.http = options});
+  const std::string large = Counting(24 * kPart);
+  server_.Put("/large", large);
+  const auto object = Open("/large");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 12; ++t) {
+    threads.emplace_back([&] {
+      std::string out(large.size(), '?');
+      for (int i = 0; i < 3; ++i) {
+        ASSERT_OK(object->ReadAt(0, std::as_writable_bytes(std::span(out))));
+        ASSERT_EQ(out, large);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(SocketsTo(server_.port()), 24);
+}
+
+TEST_F(HttpClientTest, AForkedChildMakesItsOwnConnections) {
+  const auto object = Open();
+  ASSERT_OK_AND_ASSIGN(auto stream, object->Stream({.block_bytes = 1000, .depth = 3}));
+  ASSERT_OK(stream->Next());
+  ASSERT_OK(Read(*object, 100, 100));
+  const int before = server_.connection_count();
+  ExpectInChild({}, 0, [&] {
+    EXPECT_OK(Read(*object, 7000, 100));
+    EXPECT_EQ(read_, bytes_.substr(7000, 100));
+    EXPECT_THAT(stream->Next(), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("forked")));
+    stream.reset();
+  });
+  EXPECT_EQ(server_.connection_count(), before + 1);
+  ASSERT_OK(Read(*object, 200, 100));
+  EXPECT_EQ(read_, bytes_.substr(200, 100));
+  ASSERT_OK(stream->Next());
+  ExpectInChild({}, 0, [&] { storage_.reset(); });
+  ASSERT_OK(Read(*object, 300, 100));
+}
+
+TEST_F(HttpClientTest, AForkedChildDoesNotWaitForRequestsOfItsParent) {
+  HttpOptions options = Fast();
+  options.connections = 1;
+  storage_ = *HttpStorage::Create({.http = options});
+  const auto object = Open();
+  server_.Add({.kind = Kind::kStallBefore});
+  ASSERT_OK_AND_ASSIGN(const auto stream, object->Stream({.block_bytes = 1000, .depth = 1}));
+  while (ranges() == 0) std::this_thread::yield();
+  ExpectInChild({}, 0, [&] { EXPECT_OK(Read(*object, 7000, 100)); });
+}
+
+TEST_F(HttpClientTest, AReadEndsWithItsFirstError) {
+  server_.Put("/large", Counting(60 * kPart));
+  const auto object = Open("/large");
+  server_.Add({.kind = Kind::kStatus, .times = -1});
+  EXPECT_THAT(Read(*object, 0, 60 * kPart), StatusIs(StatusCode::kUnavailable));
+  EXPECT_LE(ranges(), 4 * 4);  // tries times connections
+  server_.ClearFaults();
+  ASSERT_OK(Read(*object, 0, 60 * kPart));
+  server_.Forget();
+  server_.Add({.kind = Kind::kStatus, .times = -1, .status = 403});
+  EXPECT_THAT(Read(*object, 0, 60 * kPart), StatusIs(StatusCode::kPermissionDenied));
+  EXPECT_LE(ranges(), 2 * 4);
+}
+
+TEST_F(HttpClientTest, WaitingForAConnectionCountsAgainstTheDeadline) {
+  HttpOptions options = Fast();
+  options.connections = 1;
+  options.retry.deadline = milliseconds(300);
+  storage_ = *HttpStorage::Create({.http = options});
+  const auto object = Open();
+  server_.Add({.kind = Kind::kStallBefore, .times = -1});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      std::string out(100, '?');
+      EXPECT_THAT(object->ReadAt(0, std::as_writable_bytes(std::span(out))),
+                  StatusIs(StatusCode::kDeadlineExceeded));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(ranges(), 4);  // and not one after the other
+}
+
+}  // namespace
+}  // namespace ait
