@@ -80,6 +80,10 @@ HttpReply GetObject(const HttpFaultServerOptions& options, const std::string& by
   reply.object_size = static_cast<std::int64_t>(bytes.size());
   reply.etag = is(Kind::kWrongEtag) ? "\"another\"" : Md5Etag(bytes);
   if (!is(Kind::kNoEtag)) reply.headers.emplace_back("ETag", reply.etag);
+  for (const std::string& line : options.object_headers) {
+    const std::size_t colon = line.find(": ");
+    reply.headers.emplace_back(line.substr(0, colon), line.substr(colon + 2));
+  }
   if (options.sends_last_modified) {
     reply.headers.emplace_back("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT");
   }

@@ -67,6 +67,7 @@ struct HttpFaultServerOptions {
   int list_page = 1000;
   bool list_encodes_urls = true;
   bool sends_last_modified = false;
+  std::vector<std::string> object_headers = {};  // "name: value", with each object
   bool knows_head = true;
   bool knows_ranges = true;
   /// IMDSv2: the JSON of credentials for its one role; empty: no role.

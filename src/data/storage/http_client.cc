@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -16,6 +15,7 @@
 
 #include "ait/memory/fork_safe_mutex.h"
 #include "data/storage/curl_transfer_internal.h"
+#include "data/storage/http_date_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -488,19 +488,18 @@ std::string Describe(const HttpAnswer& answer) {
   return text;
 }
 
+std::chrono::milliseconds RetryAfter(const HttpAnswer& answer) {
+  const auto after = answer.Find("retry-after");
+  return after ? ParseRetryAfter(*after, answer.Find("date").value_or(""))
+               : std::chrono::milliseconds(0);
+}
+
 HttpVerdict JudgeRefusal(std::string_view what, const HttpAnswer& answer, std::string_view detail) {
   const std::string text =
       StrCat(what, ": HTTP ", answer.status, detail.empty() ? "" : ", ", detail);
   if (IsTransientHttpStatus(answer.status)) {
     HttpVerdict verdict = HttpVerdict::Retry(UnavailableError(text));
-    if (const auto after = answer.Find("retry-after")) {
-      int seconds = 0;
-      if (std::from_chars(after->data(), after->data() + after->size(), seconds).ec ==
-              std::errc() &&
-          seconds > 0) {
-        verdict.wait = std::chrono::seconds(std::min(seconds, 60));
-      }
-    }
+    verdict.wait = RetryAfter(answer);
     return verdict;
   }
   switch (answer.status) {

@@ -7,6 +7,7 @@
 // A `HttpSession` runs requests in the thread that calls it and keeps their connections; sessions
 // are lent by a `HttpClient`, which hands the one that was used last to the next who asks.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -138,6 +139,9 @@ class HttpClient : public std::enable_shared_from_this<HttpClient> {
 
 /// Adds to an error what a wrong answer said: status, and the text of its body if it is short text.
 std::string Describe(const HttpAnswer& answer);
+
+/// The wait that an answer asks for; 0 if it says nothing of it.
+std::chrono::milliseconds RetryAfter(const HttpAnswer& answer);
 
 /// What an answer means that is not the one hoped for, by its status alone.
 HttpVerdict JudgeRefusal(std::string_view what, const HttpAnswer& answer, std::string_view detail);

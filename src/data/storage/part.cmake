@@ -33,6 +33,7 @@ if(AIT_HAVE_CURL)
   list(APPEND _sources
     storage/curl_transfer.cc
     storage/http_client.cc
+    storage/http_date.cc
     storage/http_storage.cc
     storage/instance_credentials.cc
     storage/range_call.cc

@@ -63,10 +63,10 @@ HttpVerdict RangeCall::Check(const HttpAnswer& answer) {
     return HttpVerdict::Done(std::move(status));
   }
   const std::string_view encoding = answer.Find("content-encoding").value_or("identity");
-  if (encoding != "identity" && answer.status == 206) {
+  if (encoding != "identity" && !address_.stores_encoding()) {
     return HttpVerdict::Done(FailedPreconditionError(
         what(), ": the server answers in Content-Encoding ", encoding.substr(0, 40),
-        ", which has no ranges of the object itself"));
+        " though it was asked for none: these are not the bytes of the object itself"));
   }
   const auto length = static_cast<std::int64_t>(out_.size());
   if (answer.status == 200) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "data/storage/http_date_internal.h"
 #include "data/storage/range_call_internal.h"
 #include "data/storage/remote_stream_internal.h"
 
@@ -28,6 +29,8 @@ class StatCall final : public HttpCall {
   HttpVerdict End(const HttpAnswer& answer) override {
     version.etag = answer.Find("etag").value_or("");
     version.last_modified = answer.Find("last-modified").value_or("");
+    version.is_last_modified_strong =
+        IsStrongLastModified(version.last_modified, answer.Find("date").value_or(""));
     http_status = answer.status;
     StatusOr<std::int64_t> size = Size(answer);
     if (size.ok()) {

@@ -27,6 +27,9 @@ class RemoteAddress {
   /// A request for the object with these headers; called anew for each try.
   virtual StatusOr<HttpRequest> Request(std::string_view method,
                                         std::vector<std::string> headers) const = 0;
+  /// Whether objects have a Content-Encoding that belongs to their bytes as they are stored, sizes
+  /// and ranges included. Else an encoded answer is another one than was asked for.
+  virtual bool stores_encoding() const { return false; }
   /// What an answer means that is neither 200 nor 206.
   virtual HttpVerdict Judge(const HttpAnswer& answer) const {
     return JudgeRefusal(what(), answer, {});
@@ -36,11 +39,15 @@ class RemoteAddress {
 /// What tells one version of an object from another.
 struct RemoteVersion {
   std::int64_t size_bytes = 0;
-  std::string etag = {};           // with its quotes; empty if the server gives none
-  std::string last_modified = {};  // the same
+  std::string etag = {};                 // with its quotes; empty if the server gives none
+  std::string last_modified = {};        // the same
+  bool is_last_modified_strong = false;  // no two contents can have it
 
   /// For ObjectInfo::version.
-  std::string text() const { return etag.empty() ? last_modified : etag; }
+  std::string text() const {
+    if (!etag.empty()) return etag;
+    return is_last_modified_strong ? last_modified : "";
+  }
 };
 
 /// Asks for size and version: by HEAD, or for one byte where HEAD is refused.

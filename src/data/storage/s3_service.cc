@@ -161,7 +161,10 @@ HttpVerdict S3Service::Judge(std::string_view what, const std::string& bucket,
                                           : HttpVerdict::Done(std::move(status));
   }
   if (IsOneOf(error.code, {"RequestTimeout", "SlowDown", "InternalError", "ServiceUnavailable"})) {
-    return HttpVerdict::Retry(UnavailableError(what, ": HTTP ", answer.status, ", ", detail));
+    HttpVerdict verdict =
+        HttpVerdict::Retry(UnavailableError(what, ": HTTP ", answer.status, ", ", detail));
+    verdict.wait = RetryAfter(answer);
+    return verdict;
   }
   HttpVerdict verdict = JudgeRefusal(what, answer, detail);
   if (verdict.status.code() == StatusCode::kPermissionDenied) {

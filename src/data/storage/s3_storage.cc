@@ -13,6 +13,8 @@ namespace {
 using internal::S3Location;
 using internal::S3Request;
 
+constexpr int kMaxEmptyPages = 1'000;  // one after the other
+
 class S3Address final : public internal::RemoteAddress {
  public:
   S3Address(std::shared_ptr<const internal::S3Service> service, S3Location location)
@@ -28,6 +30,8 @@ class S3Address final : public internal::RemoteAddress {
     }
     return service_->Sign(request);
   }
+  // It is metadata that whoever wrote the object gave it.
+  bool stores_encoding() const override { return true; }
   internal::HttpVerdict Judge(const internal::HttpAnswer& answer) const override {
     return service_->Judge(what_, location_.bucket, answer);
   }
@@ -149,6 +153,7 @@ Status S3Storage::List(const std::string& prefix,
   const std::string shown = location.url();
   std::string token, last;
   bool is_found = false;
+  int empty_pages = 0;
   do {
     S3Request request = {
         .location = {location.bucket, ""},
@@ -178,6 +183,11 @@ Status S3Storage::List(const std::string& prefix,
       if (object.key.ends_with("/") && object.size_bytes == 0) continue;
       AIT_RETURN_IF_ERROR(
           visit({S3Location{location.bucket, object.key}.url(), object.size_bytes, object.etag}));
+    }
+    empty_pages = page.objects.empty() ? empty_pages + 1 : 0;
+    if (page.is_truncated && empty_pages > kMaxEmptyPages) {
+      return DataLossError(shown, ": the service lists ", empty_pages,
+                           " pages without an object, and says that there is more");
     }
     if (page.is_truncated && page.next_token == token) {
       return DataLossError(shown, ": the service lists the same page again and again");

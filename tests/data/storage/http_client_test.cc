@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ait/data/storage/http_storage.h"
+#include "data/storage/http_date_internal.h"
 #include "support/forbidden_calls.h"
 #include "support/http_fault_server.h"
 #include "support/status_matchers.h"
@@ -166,6 +167,31 @@ TEST_F(HttpClientTest, WaitingForAConnectionCountsAgainstTheDeadline) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(ranges(), 4);  // and not one after the other
+}
+
+TEST(HttpDateTest, IsReadStrictly) {
+  using internal::ParseHttpDate;
+  EXPECT_EQ(ParseHttpDate("Thu, 01 Jan 1970 00:00:00 GMT")->time_since_epoch().count(), 0);
+  EXPECT_EQ(ParseHttpDate("Sun, 06 Nov 1994 08:49:37 GMT")->time_since_epoch().count(), 784111777);
+  for (const char* bad : {"", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+                          "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:49:37 GMT",
+                          "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 06 nov 1994 08:49:37 GMT"}) {
+    EXPECT_FALSE(ParseHttpDate(bad)) << bad;
+  }
+}
+
+TEST(HttpDateTest, RetryAfterIsSecondsOrADate) {
+  using internal::ParseRetryAfter;
+  const char* const now = "Sun, 06 Nov 1994 08:49:37 GMT";
+  EXPECT_EQ(ParseRetryAfter("7", now), milliseconds(7'000));
+  EXPECT_EQ(ParseRetryAfter("3600", now), milliseconds(60'000));
+  EXPECT_EQ(ParseRetryAfter("99999999999999999999", now), milliseconds(60'000));
+  EXPECT_EQ(ParseRetryAfter("Sun, 06 Nov 1994 08:49:42 GMT", now), milliseconds(5'000));
+  EXPECT_EQ(ParseRetryAfter("Sun, 06 Nov 1994 08:49:30 GMT", now), milliseconds(0));
+  EXPECT_EQ(ParseRetryAfter("Sun, 06 Nov 1994 08:49:30 GMT", ""), milliseconds(0));
+  for (const char* bad : {"", "soon", "-5", "7s"}) {
+    EXPECT_EQ(ParseRetryAfter(bad, now), milliseconds(0)) << bad;
+  }
 }
 
 }  // namespace

@@ -451,7 +451,8 @@ TEST(HttpServersTest, OnesThatKnowNoRangesAreReadFromTheFront) {
 }
 
 TEST(HttpServersTest, LastModifiedStandsInForAnEtag) {
-  HttpFaultServer server({.sends_last_modified = true});
+  HttpFaultServer server(
+      {.sends_last_modified = true, .object_headers = {"Date: Wed, 21 Oct 2015 07:29:00 GMT"}});
   server.Put("/a", "0123456789");
   server.Add({.kind = Kind::kNoEtag, .times = -1});
   auto storage = *HttpStorage::Create({.http = Fast()});
@@ -459,6 +460,30 @@ TEST(HttpServersTest, LastModifiedStandsInForAnEtag) {
   EXPECT_EQ(object->info().version, "Wed, 21 Oct 2015 07:28:00 GMT");
   ASSERT_OK_AND_ASSIGN(const ByteView whole, ReadWhole(*object));
   EXPECT_EQ(whole.text(), "0123456789");
+}
+
+TEST(HttpServersTest, ALastModifiedOfThisMinuteIsNoVersion) {
+  for (const char* date : {"Date: Wed, 21 Oct 2015 07:28:59 GMT", "Date: now", "X-Date: none"}) {
+    HttpFaultServer server({.sends_last_modified = true, .object_headers = {date}});
+    server.Put("/a", "0123456789");
+    server.Add({.kind = Kind::kNoEtag, .times = -1});
+    auto storage = *HttpStorage::Create({.http = Fast()});
+    ASSERT_OK_AND_ASSIGN(const auto object, storage->Open(server.url() + "/a"));
+    EXPECT_EQ(object->info().version, "") << date;
+    ASSERT_OK(ReadWhole(*object));
+  }
+}
+
+TEST(HttpServersTest, EncodedAnswersAreNotTheObject) {
+  for (const bool knows_ranges : {true, false}) {
+    HttpFaultServer server(
+        {.object_headers = {"Content-Encoding: gzip"}, .knows_ranges = knows_ranges});
+    server.Put("/a", "0123456789");
+    auto storage = *HttpStorage::Create({.http = Fast()});
+    ASSERT_OK_AND_ASSIGN(const auto object, storage->Open(server.url() + "/a"));
+    EXPECT_THAT(ReadWhole(*object),
+                StatusIs(StatusCode::kFailedPrecondition, HasSubstr("Content-Encoding gzip")));
+  }
 }
 
 TEST_F(HttpStorageTest, FollowsRedirectsButNotForEver) {

@@ -244,6 +244,37 @@ TEST_F(S3StorageTest, AListThatIsCutOrOutOfOrderIsAnError) {
                        "</NextContinuationToken></ListBucketResult>"});
   EXPECT_THAT(List(*storage_, "s3://bucket"),
               StatusIs(StatusCode::kDataLoss, HasSubstr("again and again")));
+  const auto to = [](const std::string& token) {
+    return "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>" + token +
+           "</NextContinuationToken></ListBucketResult>";
+  };
+  server_.Add({.times = -1, .contains = "list-type", .status = 200, .body = to("b")});
+  server_.Add({.times = -1, .contains = "continuation-token=b", .status = 200, .body = to("c")});
+  EXPECT_THAT(List(*storage_, "s3://bucket"),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("pages without an object")));
+}
+
+TEST_F(S3StorageTest, AnEncodingThatIsStoredWithAnObjectIsNoneOfTheAnswer) {
+  HttpFaultServerOptions options = Signed();
+  options.object_headers = {"Content-Encoding: gzip"};
+  HttpFaultServer server(options);
+  server.Put("/bucket/a", "0123456789");
+  const auto storage = *S3Storage::Create(OptionsFor(server));
+  ASSERT_OK_AND_ASSIGN(const std::string read, Read(*storage, "s3://bucket/a"));
+  EXPECT_EQ(read, "0123456789");
+}
+
+TEST_F(S3StorageTest, SlowDownIsWaitedForAsLongAsItSays) {
+  server_.Put("/bucket/a", "x");
+  S3StorageOptions options = OptionsFor(server_);
+  options.http.retry.deadline = milliseconds(5'000);
+  storage_ = *S3Storage::Create(options);
+  server_.Add({.times = -1,
+               .method = "GET",
+               .body = "<Error><Code>SlowDown</Code><Message>m</Message></Error>",
+               .headers = {"Retry-After: 30"}});
+  EXPECT_THAT(Read(*storage_, "s3://bucket/a"), StatusIs(StatusCode::kDeadlineExceeded));
+  EXPECT_EQ(server_.request_count(), 2);  // HEAD, and a GET: the next one would come too late
 }
 
 TEST_F(S3StorageTest, RegionsThatTheServiceNamesAreUsed) {
