@@ -12,6 +12,8 @@ namespace {
 // Longest pax header and longest GNU name that are believed.
 constexpr std::int64_t kMaxPaxBytes = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxNameBytes = std::int64_t{1} << 16;
+// Longest headers of one member together.
+constexpr std::int64_t kMaxHeaderBytes = std::int64_t{4} << 20;
 
 std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -62,6 +64,8 @@ struct TarParser::Extras {
   std::optional<std::string_view> name;
   std::optional<std::string_view> link;
   std::optional<std::int64_t> size;
+  // Of a sparse file, whose own header and "path" name what GNU tar made up for it.
+  std::optional<std::string_view> sparse_name;
   bool is_sparse = false;
 };
 
@@ -133,10 +137,11 @@ Status TarParser::TakePaxRecords(std::string_view records, bool is_global, Extra
       return InvalidArgumentError("a global pax header sets ", key,
                                   " for all members after it, which is not read");
     }
-    if (key == "path" || key == "linkpath") {
+    extras.is_sparse = extras.is_sparse || is_sparse;
+    if (key == "path" || key == "linkpath" || key == "GNU.sparse.name") {
       if (value.find('\0') != std::string_view::npos) return bad("a name with a zero byte");
       // No value takes back what was set.
-      auto& target = key == "path" ? extras.name : extras.link;
+      auto& target = is_sparse ? extras.sparse_name : key == "path" ? extras.name : extras.link;
       target = value.empty() ? std::nullopt : std::optional(value);
     } else if (key == "size") {
       std::int64_t size = 0;
@@ -146,8 +151,6 @@ Status TarParser::TakePaxRecords(std::string_view records, bool is_global, Extra
         return bad("a size that is none");
       }
       extras.size = size;
-    } else {
-      extras.is_sparse = true;
     }
   }
   return OkStatus();
@@ -193,6 +196,10 @@ StatusOr<TarStep> TarParser::Parse(std::span<const std::byte> bytes, TarMember& 
         AIT_RETURN_IF_ERROR(TakePaxRecords(data, type == 'g', extras));
       }
       at = need_bytes_;
+      if (at > kMaxHeaderBytes) {
+        return DataLossError("the headers before a member have more than ", kMaxHeaderBytes,
+                             " bytes: damaged");
+      }
       if (type != 'g') continue;
       if (at != kTarBlock + TarPadded(size)) {
         return DataLossError("a global pax header between the headers of a member");
@@ -214,6 +221,7 @@ StatusOr<TarStep> TarParser::Parse(std::span<const std::byte> bytes, TarMember& 
       member.name = scratch_;
     }
     if (extras.name) member.name = *extras.name;
+    if (extras.sparse_name) member.name = *extras.sparse_name;
     if (extras.link) member.link = *extras.link;
     switch (type) {
       case '0':

@@ -46,8 +46,9 @@ Status WalkTar(const StoredObject& object, std::int64_t begin,
       StatusOr<TarStep> step = parser.Parse(bytes, member);
       if (!step.ok()) return AtOffset(info, at, step.status());
       if (*step == TarStep::kNeedBytes) {
-        need = parser.need_bytes();
-        if (need > info.size_bytes - at) return TarEndsWithoutMark(info);
+        const std::int64_t rest = info.size_bytes - at;
+        if (parser.need_bytes() > rest) return TarEndsWithoutMark(info);
+        need = NextTarNeed(parser.need_bytes(), rest);
         continue;
       }
       if (*step == TarStep::kZeroBlock) {

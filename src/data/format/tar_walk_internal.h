@@ -21,6 +21,15 @@ namespace internal {
 Status WalkTar(const StoredObject& object, std::int64_t begin,
                const std::function<Status(std::int64_t offset, const TarMember& member)>& visit);
 
+/// Bytes to bring together for the next call of a parser that needs `need_bytes` of the `rest_bytes`
+/// (no fewer) that are there. It begins anew each time, so that a long chain of headers takes steps
+/// that double.
+constexpr std::int64_t NextTarNeed(std::int64_t need_bytes, std::int64_t rest_bytes) {
+  constexpr std::int64_t kSmallBytes = 16 << 10;
+  if (need_bytes <= kSmallBytes) return need_bytes;
+  return need_bytes > rest_bytes / 2 ? rest_bytes : 2 * need_bytes;
+}
+
 /// An error if an archive of this size cannot be whole.
 Status CheckTarSize(const ObjectInfo& info);
 

@@ -84,8 +84,8 @@ StatusOr<bool> TarStream::Collect() {
         parser_.Parse(bytes.subspan(static_cast<std::size_t>(at)), member);
     if (!step.ok()) return AtOffset(info(), window_.offset_bytes() + at, step.status());
     if (*step == TarStep::kNeedBytes) {
-      need = parser_.need_bytes();
-      if (need > rest) return TarEndsWithoutMark(info());
+      if (parser_.need_bytes() > rest) return TarEndsWithoutMark(info());
+      need = NextTarNeed(parser_.need_bytes(), rest);
       continue;
     }
     need = kTarBlock;

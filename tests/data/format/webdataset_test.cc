@@ -281,6 +281,28 @@ TEST(WebDatasetTest, WhatIsNotInTheArchiveIsABadSample) {
   EXPECT_SAMPLES(TarBytes({{"current", "", '2', "a.jpg"}, {"a.jpg", "1"}}), {"a{jpg=1}"});
 }
 
+TEST(WebDatasetTest, ASparseFileOfPaxSpoilsTheSampleThatItBelongsTo) {
+  // The header of the file itself has a name that GNU tar made up.
+  const std::string records =
+      PaxRecord("GNU.sparse.major", "1") + PaxRecord("GNU.sparse.minor", "0") +
+      PaxRecord("GNU.sparse.name", "a.jpg") + PaxRecord("path", "./GNUSparseFile.14830/a.jpg");
+  const std::string bytes = TarBytes({{"a.cls", "1"},
+                                      {"PaxHeaders/a.jpg", records, 'x'},
+                                      {"./GNUSparseFile.14830/a.jpg", "map and data"},
+                                      {"b.cls", "2"}});
+  ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(Object(bytes)));
+  ASSERT_OK_AND_ASSIGN(const auto stream, internal::StreamTar(Object(bytes), {}, {}, nullptr));
+  ASSERT_EQ(shard->record_count(), 2);
+  Sample sample;
+  for (const Status& status : {shard->ReadRecord(0).status(), stream->Next(sample).status()}) {
+    EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument));
+    EXPECT_NE(Message(status).find("'a.jpg' is a sparse file"), std::string::npos) << status;
+  }
+  EXPECT_OK(shard->ReadRecord(1).status());
+  ASSERT_OK_AND_ASSIGN(const Shown rest, ShownOf(*stream));
+  EXPECT_EQ(rest, (Shown{"b{cls=2}"}));
+}
+
 TEST(WebDatasetTest, OldKindsOfFiles) {
   TarEntry v7 = {"a.txt", "v7", '\0'};
   v7.magic = std::string(8, '\0');
@@ -354,6 +376,18 @@ TEST(WebDatasetTest, AnyChangedBitOfAHeaderIsNoticed) {
       EXPECT_EQ(*read, all) << bit;
     }
   }
+}
+
+TEST(WebDatasetTest, ManyHeadersOfOneMemberAreReadOnceAndNotWithoutEnd) {
+  const auto chain = [](int headers) {
+    std::string bytes;
+    for (int i = 0; i < headers; ++i) bytes += TarMemberBytes({"PaxHeaders/a", "", 'x'});
+    return bytes;
+  };
+  EXPECT_SAMPLES(chain(8000) + TarBytes({{"a.txt", "1"}, {"b.txt", "2"}}),
+                 {"a{txt=1}", "b{txt=2}"});
+  EXPECT_THAT(Both(chain(8000)), StatusIs(StatusCode::kDataLoss));
+  EXPECT_THAT(Both(chain(100'000) + TarBytes({{"a.txt", "1"}})), StatusIs(StatusCode::kDataLoss));
 }
 
 TEST(WebDatasetTest, RandomDamageNeverCrashes) {
