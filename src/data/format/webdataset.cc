@@ -84,7 +84,7 @@ Status WebDatasetShard::DecodeBytes(std::int64_t record, const ByteView& bytes,
     at += member.total_bytes();
   }
   if (collected.is_empty()) return DataLossError("record ", record, " has no field");
-  return collected.Fill(bytes, links_, sample);
+  return collected.Fill(bytes, links_, options_.max_record_bytes, sample);
 }
 
 int Match(std::string_view url, std::span<const std::byte> head) {
@@ -115,7 +115,7 @@ StatusOr<std::unique_ptr<ShardReader>> Open(std::shared_ptr<const StoredObject> 
 
 }  // namespace
 
-StatusOr<ByteView> TarLinks::Resolve(std::string_view name) const {
+StatusOr<ByteView> TarLinks::Resolve(std::string_view name, std::int64_t most_bytes) const {
   std::call_once(walked_, [this] {
     walk_status_ = WalkTar(object_, 0, [this](std::int64_t offset, const TarMember& member) {
       if (member.kind == TarKind::kFile) {
@@ -128,6 +128,10 @@ StatusOr<ByteView> TarLinks::Resolve(std::string_view name) const {
   const auto found = places_.find(std::string(name));
   if (found == places_.end()) {
     return InvalidArgumentError("'", name, "' is no file of this archive");
+  }
+  if (found->second.size_bytes > most_bytes) {
+    return InvalidArgumentError("'", name, "' has ", found->second.size_bytes, " bytes, ",
+                                most_bytes, " are left of those that are believed");
   }
   const auto size = static_cast<std::size_t>(found->second.size_bytes);
   auto bytes = std::make_shared_for_overwrite<std::byte[]>(size);

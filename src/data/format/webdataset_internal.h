@@ -23,7 +23,7 @@ namespace internal {
 class TarLinks final : public LinkResolver {
  public:
   explicit TarLinks(const StoredObject& object) : object_(object) {}
-  StatusOr<ByteView> Resolve(std::string_view name) const override;
+  StatusOr<ByteView> Resolve(std::string_view name, std::int64_t most_bytes) const override;
 
  private:
   struct Place {

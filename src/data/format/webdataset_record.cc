@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/format/webdataset_record_internal.h"
 
+#include <unordered_map>
+
 namespace ait::inline v0::internal {
 namespace {
 
@@ -73,12 +75,14 @@ WebDatasetRecord::Take WebDatasetRecord::Offer(const TarMember& member, std::int
 }
 
 Status WebDatasetRecord::Fill(const ByteView& bytes, const LinkResolver& links,
-                              Sample& sample) const {
+                              std::int64_t most_bytes, Sample& sample) const {
   if (field_count_ > kMaxFields) {
     return InvalidArgumentError("sample '", key_, "' has more than ", kMaxFields, " fields");
   }
   sample.key.assign(key_);
   sample.fields.resize(field_count_);
+  std::int64_t rest_bytes = most_bytes - static_cast<std::int64_t>(bytes.size_bytes());
+  std::unordered_map<std::string_view, ByteView> linked;
   for (std::size_t i = 0; i < field_count_; ++i) {
     const Field& from = fields_[i];
     SampleField& to = sample.fields[i];
@@ -96,11 +100,16 @@ Status WebDatasetRecord::Fill(const ByteView& bytes, const LinkResolver& links,
     to.dtype = DType::kUInt8;
     to.shape.clear();
     if (from.kind == TarKind::kHardLink) {
-      StatusOr<ByteView> target = links.Resolve(from.link);
-      if (!target.ok()) {
-        return Annotate(target.status(), StrCat("'", key_, ".", from.name, "' is a hard link"));
+      const auto [target, is_new] = linked.try_emplace(from.link);
+      if (is_new) {
+        StatusOr<ByteView> found = links.Resolve(from.link, rest_bytes);
+        if (!found.ok()) {
+          return Annotate(found.status(), StrCat("'", key_, ".", from.name, "' is a hard link"));
+        }
+        rest_bytes -= static_cast<std::int64_t>(found->size_bytes());
+        target->second = *std::move(found);
       }
-      to.value = *std::move(target);
+      to.value = target->second;
     } else {
       to.value = bytes.Slice(static_cast<std::size_t>(from.data_at),
                              static_cast<std::size_t>(from.size_bytes));

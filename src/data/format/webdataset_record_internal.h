@@ -30,7 +30,8 @@ KeyedName SplitName(std::string_view name, KeyRule rule);
 class LinkResolver {
  public:
   virtual ~LinkResolver() = default;
-  virtual StatusOr<ByteView> Resolve(std::string_view name) const = 0;
+  /// **Errors.** InvalidArgument: no such file, or one of more than `most_bytes`, which is not read.
+  virtual StatusOr<ByteView> Resolve(std::string_view name, std::int64_t most_bytes) const = 0;
 };
 
 /// Members of one sample, in the order of the archive.
@@ -51,9 +52,11 @@ class WebDatasetRecord {
   /// `data_at`: where the data of the member begin, in whatever `Fill` is then given.
   Take Offer(const TarMember& member, std::int64_t data_at);
 
-  /// Makes the sample; its fields are views of `bytes`. **Errors.** InvalidArgument: a member that
-  /// is refused, an extension that is there twice; those of `links`.
-  Status Fill(const ByteView& bytes, const LinkResolver& links, Sample& sample) const;
+  /// Makes the sample; its fields are views of `bytes`, those of links to one file of the same
+  /// memory. **Errors.** InvalidArgument: a member that is refused, an extension that is there twice,
+  /// more than `most_bytes` together with the files that links name; those of `links`.
+  Status Fill(const ByteView& bytes, const LinkResolver& links, std::int64_t most_bytes,
+              Sample& sample) const;
 
  private:
   struct Field {

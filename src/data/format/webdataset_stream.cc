@@ -32,7 +32,7 @@ class TarStream final : public SampleStream {
     if (!*is_there) return false;
     const std::int64_t record = records_++;
     if (const Status status = Deliver(record, sample); !status.ok()) {
-      return AtOffset(object_->info(), window_.offset_bytes(), status);
+      return AtOffset(object_->info(), record_offset_, status);
     }
     sample.id = record;
     return true;
@@ -41,13 +41,16 @@ class TarStream final : public SampleStream {
  private:
   const ObjectInfo& info() const { return object_->info(); }
 
-  // Brings the members of the next sample together at the beginning of the window: its first
-  // `record_bytes_` bytes. False at the end of the archive.
+  // Finds the members of the next sample, `record_bytes_` bytes from `record_offset_` on. They lie
+  // at the beginning of the window, or in `held_` if `is_passed_`. False at the end of the archive.
   StatusOr<bool> Collect();
+  // Goes on behind a member that ends at byte `end` of the window and belongs to no sample, or to
+  // one that would be too large with it: nothing need be kept from there on.
+  Status Pass(std::int64_t end);
   Status Deliver(std::int64_t record, Sample& sample);
   Status CheckKey() {
     if (index_ != nullptr || keys_.Insert(record_.key())) return OkStatus();
-    return AtOffset(info(), window_.offset_bytes(),
+    return AtOffset(info(), record_offset_,
                     InvalidArgumentError("sample '", record_.key(),
                                          "' ended before: the files of a sample must lie together; "
                                          "sort them when packing"));
@@ -61,17 +64,22 @@ class TarStream final : public SampleStream {
   TarLinks links_;
   TarParser parser_;
   KeySet keys_;
-  std::int64_t record_bytes_ = 0;  // of the last sample
-  std::int64_t seen_bytes_ = 0;    // members after it that were looked at
+  std::int64_t record_offset_ = 0;  // where the last sample begins
+  std::int64_t record_bytes_ = 0;   // to the end of its last member
+  std::int64_t seen_bytes_ = 0;     // of the window, before what the next sample is looked for in
+  bool is_passed_ = false;          // the window has moved on from the sample
+  ByteView held_;                   // the sample then, if it is not too large
   std::int64_t records_ = 0;
   std::int64_t zero_blocks_ = 0;
   Status broken_;
 };
 
 StatusOr<bool> TarStream::Collect() {
-  AIT_RETURN_IF_ERROR(window_.Advance(static_cast<std::size_t>(seen_bytes_)));
+  held_ = ByteView();
+  is_passed_ = false;
   record_.Clear();
   record_bytes_ = 0;
+  AIT_RETURN_IF_ERROR(window_.Advance(static_cast<std::size_t>(std::exchange(seen_bytes_, 0))));
   std::int64_t at = 0;  // within the window
   std::int64_t need = kTarBlock;
   TarMember member;
@@ -111,28 +119,21 @@ StatusOr<bool> TarStream::Collect() {
     if (member.total_bytes() > rest) {
       return TarMemberBeyondEnd(info(), window_.offset_bytes() + at, member);
     }
-    switch (record_.Offer(member, at + member.header_bytes)) {
-      case WebDatasetRecord::Take::kOther:
-        seen_bytes_ = at;
-        return true;
-      case WebDatasetRecord::Take::kIgnored:
-        at += member.total_bytes();
-        if (record_.is_empty()) {
-          AIT_RETURN_IF_ERROR(window_.Advance(static_cast<std::size_t>(at)));
-          at = 0;
-        }
-        break;
-      case WebDatasetRecord::Take::kTaken:
-        if (at == 0) AIT_RETURN_IF_ERROR(CheckKey());
-        at += member.total_bytes();
-        record_bytes_ = at;
-        break;
+    const WebDatasetRecord::Take take = record_.Offer(member, at + member.header_bytes);
+    if (take == WebDatasetRecord::Take::kOther) {
+      seen_bytes_ = at;
+      return true;
     }
-    if (at > options_.max_record_bytes) {
-      return AtOffset(
-          info(), window_.offset_bytes(),
-          InvalidArgumentError("sample '", record_.key(), "' has ", at, " bytes or more, at most ",
-                               options_.max_record_bytes, " are believed"));
+    if (take == WebDatasetRecord::Take::kTaken && record_bytes_ == 0) {  // its first
+      record_offset_ = window_.offset_bytes();
+      AIT_RETURN_IF_ERROR(CheckKey());
+    }
+    at += member.total_bytes();
+    const std::int64_t length = window_.offset_bytes() + at - record_offset_;
+    if (take == WebDatasetRecord::Take::kTaken) record_bytes_ = length;
+    if (record_.is_empty() || length > options_.max_record_bytes) {
+      AIT_RETURN_IF_ERROR(Pass(at));
+      at = 0;
     }
   }
   if (zero_blocks_ < 2) return TarEndsWithoutMark(info());
@@ -144,16 +145,34 @@ StatusOr<bool> TarStream::Collect() {
   return false;
 }
 
+Status TarStream::Pass(std::int64_t end) {
+  if (!record_.is_empty() && !is_passed_) {
+    is_passed_ = true;
+    // The header of the member behind it has been seen, so that all of it is in the window.
+    if (record_bytes_ <= options_.max_record_bytes) {
+      held_ = window_.View(static_cast<std::size_t>(record_bytes_));
+    }
+  }
+  return window_.Advance(static_cast<std::size_t>(end));
+}
+
 Status TarStream::Deliver(std::int64_t record, Sample& sample) {
-  const auto length = static_cast<std::size_t>(record_bytes_);
-  AIT_RETURN_IF_ERROR(window_.Ensure(length).status());
-  const ByteView bytes = window_.View(length);
+  if (record_bytes_ > options_.max_record_bytes) {
+    return InvalidArgumentError("sample '", record_.key(), "' has ", record_bytes_,
+                                " bytes, at most ", options_.max_record_bytes, " are believed");
+  }
+  ByteView bytes = std::move(held_);
+  if (!is_passed_) {
+    const auto length = static_cast<std::size_t>(record_bytes_);
+    AIT_RETURN_IF_ERROR(window_.Ensure(length).status());
+    bytes = window_.View(length);
+  }
   if (index_ != nullptr) {
     if (record >= static_cast<std::int64_t>(index_->extents.size())) {
       return DataLossError("sample '", record_.key(), "' is not in the index");
     }
     const RecordExtent& extent = index_->extents[static_cast<std::size_t>(record)];
-    if (extent.offset_bytes != window_.offset_bytes() || extent.length_bytes != record_bytes_) {
+    if (extent.offset_bytes != record_offset_ || extent.length_bytes != record_bytes_) {
       return DataLossError("sample '", record_.key(), "' has ", record_bytes_,
                            " bytes here, in the index record ", record, " has ",
                            extent.length_bytes, " from byte ", extent.offset_bytes);
@@ -165,7 +184,7 @@ Status TarStream::Deliver(std::int64_t record, Sample& sample) {
                            "it was written");
     }
   }
-  return record_.Fill(bytes, links_, sample);
+  return record_.Fill(bytes, links_, options_.max_record_bytes, sample);
 }
 
 }  // namespace

@@ -446,5 +446,76 @@ TEST(WebDatasetTest, RecordsLargerThanIsBelievedAreBad) {
   EXPECT_THAT(InOnePass(bytes, {.max_record_bytes = 2048}), StatusIs(StatusCode::kInvalidArgument));
 }
 
+TEST(WebDatasetTest, AStreamGoesOnAfterASampleThatIsTooLarge) {
+  const std::string large(5000, 'x');
+  const std::string bytes = TarBytes({{"a.x", "1"},
+                                      {"b.x", large},
+                                      {"b.y", "2"},
+                                      {"c.x", "3"},
+                                      {"d.x", "4"},
+                                      {"ignored", large},  // and in the middle of a sample
+                                      {"d.y", "5"},
+                                      {"e.x", "6"}});
+  const ShardOptions options = {.max_record_bytes = 2048};
+  ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(Object(bytes), options));
+  ASSERT_EQ(shard->record_count(), 5);
+  for (const std::int64_t block_bytes : {100, 512, 4096, 1 << 20}) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto stream,
+        internal::StreamTar(Object(bytes), options, {.block_bytes = block_bytes}, nullptr));
+    for (int i = 0; i < 5; ++i) {
+      Sample sample;
+      const Status by_table = shard->ReadRecord(i).status();
+      const Status by_stream = stream->Next(sample).status();
+      EXPECT_EQ(by_table.code(), by_stream.code()) << i;
+      EXPECT_EQ(by_stream.code(), i == 1 || i == 3 ? StatusCode::kInvalidArgument : StatusCode::kOk)
+          << i << by_stream;
+    }
+    Sample sample;
+    ASSERT_OK_AND_ASSIGN(const bool is_there, stream->Next(sample));
+    EXPECT_FALSE(is_there);
+  }
+}
+
+TEST(WebDatasetTest, WhatIsNoFieldCountsForNoSample) {
+  const std::string large(50'000, 'x');
+  const std::string bytes = TarBytes({{"before", large},
+                                      {"a.x", "1"},
+                                      {"between", large},
+                                      {"and", large},
+                                      {"b.x", "2"},
+                                      {"after", large}});
+  ASSERT_OK_AND_ASSIGN(const Shown read, Both(bytes, {.max_record_bytes = 2048}));
+  EXPECT_EQ(read, (Shown{"a{x=1}", "b{x=2}"}));
+  for (const std::int64_t block_bytes : {100, 512, 1000, 1 << 20}) {
+    ASSERT_OK_AND_ASSIGN(const Shown pass,
+                         InOnePass(bytes, {.max_record_bytes = 2048}, block_bytes));
+    EXPECT_EQ(pass, read) << block_bytes;
+  }
+}
+
+TEST(WebDatasetTest, FilesThatLinksNameCountForTheSampleOnceEach) {
+  std::vector<TarEntry> entries;
+  for (int i = 0; i < 4; ++i) entries.push_back({StrCat("t", i, ".x"), std::string(1500, 't')});
+  for (int i = 0; i < 4; ++i) entries.push_back({StrCat("one.", i), "", '1', "t0.x"});
+  for (int i = 0; i < 4; ++i)
+    entries.push_back({StrCat("many.", i), "", '1', StrCat("t", i, ".x")});
+  const std::string bytes = TarBytes(entries);
+  const ShardOptions options = {.max_record_bytes = 4096};
+  ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(Object(bytes), options));
+  ASSERT_EQ(shard->record_count(), 6);
+  ASSERT_OK_AND_ASSIGN(const Sample one, shard->ReadRecord(4));
+  ASSERT_EQ(one.fields.size(), 4u);
+  for (const SampleField& field : one.fields) {
+    EXPECT_EQ(field.value.text(), std::string(1500, 't'));
+    EXPECT_EQ(field.value.data(), one.fields[0].value.data());
+  }
+  EXPECT_THAT(shard->ReadRecord(5), StatusIs(StatusCode::kInvalidArgument));
+  ASSERT_OK_AND_ASSIGN(const auto stream, internal::StreamTar(Object(bytes), options, {}, nullptr));
+  Sample sample;
+  for (int i = 0; i < 5; ++i) EXPECT_OK(stream->Next(sample).status());
+  EXPECT_THAT(stream->Next(sample), StatusIs(StatusCode::kInvalidArgument));
+}
+
 }  // namespace
 }  // namespace ait
