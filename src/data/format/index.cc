@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ait/data/format/index.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -179,13 +180,22 @@ StatusOr<ShardIndex> BuildIndex(std::shared_ptr<const StoredObject> object,
   index.format = shard->format();
   index.shard_bytes = object->info().size_bytes;
   index.key_rule = options.key_rule;
+  if (&shard->object() != object.get()) {
+    return UnimplementedError(object->info().url,
+                              " is compressed, and a shard with an index must not be: unpack it");
+  }
+  constexpr std::int64_t kPieceBytes = 4 << 20;
   std::vector<std::byte> bytes;
   for (std::int64_t record = 0; record < shard->record_count(); ++record) {
     const RecordExtent extent = shard->extent(record);
-    bytes.resize(static_cast<std::size_t>(extent.length_bytes));
-    AIT_RETURN_IF_ERROR(object->ReadAt(extent.offset_bytes, bytes));
+    std::uint32_t checksum = 0;
+    for (std::int64_t at = 0; at < extent.length_bytes; at += kPieceBytes) {
+      bytes.resize(static_cast<std::size_t>(std::min(kPieceBytes, extent.length_bytes - at)));
+      AIT_RETURN_IF_ERROR(object->ReadAt(extent.offset_bytes + at, bytes));
+      checksum = Crc32c(bytes, checksum);
+    }
     index.extents.push_back(extent);
-    index.checksums.push_back(Crc32c(bytes));
+    index.checksums.push_back(checksum);
   }
   return index;
 }

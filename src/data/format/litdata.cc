@@ -222,6 +222,7 @@ class Chunk final : public ShardReader {
     const auto at = static_cast<std::size_t>(record);
     return {.offset_bytes = offsets_[at], .length_bytes = offsets_[at + 1] - offsets_[at]};
   }
+  std::int64_t max_record_bytes() const override { return max_record_bytes_; }
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
     const Status status = DecodeItem(bytes, sample);
     if (!status.ok()) return Annotate(status, DescribeRecord(*this, record));

@@ -39,6 +39,7 @@ class MdsShard final : public ShardReader {
     return {.offset_bytes = offsets_[at], .length_bytes = offsets_[at + 1] - offsets_[at]};
   }
 
+  std::int64_t max_record_bytes() const override { return max_record_bytes_; }
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
     const Status status = DecodeColumns(record, bytes, sample);
     return status.ok() ? status : Annotate(status, DescribeRecord(*this, record));

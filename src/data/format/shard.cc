@@ -17,8 +17,11 @@ class ExtentStream final : public SampleStream {
 
   StatusOr<bool> Next(Sample& sample) override {
     if (record_ == shard_.record_count()) return false;
-    const RecordExtent extent = shard_.extent(record_);
-    AIT_ASSIGN_OR_RETURN(const ByteView bytes, Cut(extent));
+    if (Status size = shard_.CheckRecordSize(record_); !size.ok()) {
+      ++record_;  // read over
+      return size;
+    }
+    AIT_ASSIGN_OR_RETURN(const ByteView bytes, Cut(shard_.extent(record_)));
     const std::int64_t record = record_++;
     AIT_RETURN_IF_ERROR(shard_.Decode(record, bytes, sample));
     sample.id = record;
@@ -68,10 +71,20 @@ class ExtentStream final : public SampleStream {
 
 }  // namespace
 
+Status ShardReader::CheckRecordSize(std::int64_t record) const {
+  const RecordExtent where = extent(record);
+  if (where.length_bytes <= max_record_bytes()) return OkStatus();
+  return InvalidArgumentError(object().info().url, " record ", record, " at byte ",
+                              where.offset_bytes, ": it has ", where.length_bytes,
+                              " bytes, at most ", max_record_bytes(),
+                              " are believed (max_record_bytes)");
+}
+
 StatusOr<Sample> ShardReader::ReadRecord(std::int64_t record) const {
   if (record < 0 || record >= record_count()) {
     return OutOfRangeError(object().info().url, " has no record ", record, " but ", record_count());
   }
+  AIT_RETURN_IF_ERROR(CheckRecordSize(record));
   const RecordExtent where = extent(record);
   const auto length = static_cast<std::size_t>(where.length_bytes);
   auto bytes = std::make_shared_for_overwrite<std::byte[]>(length);

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <list>
 #include <mutex>
-#include <numeric>
 #include <utility>
 
 #include "ait/data/crc32c.h"
@@ -159,8 +158,12 @@ void ReadRecords(const ShardReader& shard, std::span<const std::int64_t> records
     std::size_t last = 0;
     ByteView bytes;
   };
-  std::vector<std::size_t> order(records.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order;
+  order.reserve(records.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    reads[i]->status = shard.CheckRecordSize(records[i]);
+    if (reads[i]->status.ok()) order.push_back(i);
+  }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return shard.extent(records[a]).offset_bytes < shard.extent(records[b]).offset_bytes;
   });

@@ -224,14 +224,21 @@ void ShardedSamples::Read(std::span<SampleRead> reads) const {
   }
 }
 
-void ShardedSamples::ReadShard(std::size_t shard, std::span<const std::size_t> order,
+void ShardedSamples::ReadShard(std::size_t shard, std::span<const std::size_t> wanted,
                                std::span<SampleRead> reads) const {
   const StatusOr<std::shared_ptr<const ShardReader>> opened = Acquire(shard);
   if (!opened.ok()) {
-    for (const std::size_t i : order) reads[i].status = opened.status();
+    for (const std::size_t i : wanted) reads[i].status = opened.status();
     return;
   }
   const ShardReader& from = **opened;
+  std::vector<std::size_t> sized;
+  sized.reserve(wanted.size());
+  for (const std::size_t i : wanted) {
+    reads[i].status = from.CheckRecordSize(reads[i].id - begins_[shard]);
+    if (reads[i].status.ok()) sized.push_back(i);
+  }
+  const std::span<const std::size_t> order = sized;
   const auto extent_of = [&](std::size_t i) { return from.extent(reads[i].id - begins_[shard]); };
 
   // Runs of neighbours, each one read.

@@ -70,8 +70,8 @@ class ShardedSamples final : public SampleSource {
   StatusOr<std::shared_ptr<const ShardReader>> OpenFile(const Entry& entry) const;
   StatusOr<std::shared_ptr<const ShardReader>> Acquire(std::size_t shard) const;
   std::size_t ShardOf(std::int64_t id) const;
-  // Reads samples of one shard; `order` are indices of `reads`, in the order of their ids.
-  void ReadShard(std::size_t shard, std::span<const std::size_t> order,
+  // Reads samples of one shard; `wanted` are indices of `reads`, in the order of their ids.
+  void ReadShard(std::size_t shard, std::span<const std::size_t> wanted,
                  std::span<SampleRead> reads) const;
 
   const std::shared_ptr<const Storage> storage_;

@@ -19,6 +19,11 @@ Status At(const ObjectInfo& info, std::int64_t record, std::int64_t offset, cons
   return Annotate(status, StrCat(info.url, " record ", record, " at byte ", offset));
 }
 
+Status TooLarge(std::int64_t whole, const ShardOptions& options) {
+  return InvalidArgumentError("it has ", whole, " bytes, at most ", options.max_record_bytes,
+                              " are believed");
+}
+
 // What an index says about the bytes of a record beyond their own checksums.
 Status CheckAgainst(const ShardIndex& index, std::int64_t record, const ByteView& bytes) {
   if (Crc32c(bytes.bytes()) == index.checksums[static_cast<std::size_t>(record)]) {
@@ -41,6 +46,7 @@ class TfrecordShard final : public ShardReader {
   RecordExtent extent(std::int64_t record) const override {
     return index_->extents[static_cast<std::size_t>(record)];
   }
+  std::int64_t max_record_bytes() const override { return options_.max_record_bytes; }
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
     Status status = DecodeTfrecord(record, bytes, options_, sample);
     if (status.ok() && options_.check == ShardCheck::kContents && !index_->checksums.empty()) {
@@ -70,16 +76,24 @@ class TfrecordStream final : public SampleStream {
   StatusOr<bool> Next(Sample& sample) override {
     for (SampleField& field : sample.fields) field.value = ByteView();
     if (!broken_.ok()) return broken_;
-    StatusOr<ByteView> bytes = Collect();
-    if (!bytes.ok()) {
-      return broken_ = At(object_->info(), record_, window_.offset_bytes(), bytes.status());
+    const Status found = Find();
+    if (!found.ok()) {
+      return broken_ = At(object_->info(), record_, window_.offset_bytes(), found);
     }
-    if (bytes->is_empty()) return false;
+    if (record_bytes_ == 0) return false;
     const std::int64_t record = record_++;
-    Status status = DecodeTfrecord(record, *bytes, options_, sample);
+    if (record_bytes_ > options_.max_record_bytes) {
+      return At(object_->info(), record, window_.offset_bytes(), TooLarge(record_bytes_, options_));
+    }
+    const auto whole = static_cast<std::size_t>(record_bytes_);
+    if (const Status joined = window_.Ensure(whole).status(); !joined.ok()) {
+      return broken_ = At(object_->info(), record, window_.offset_bytes(), joined);
+    }
+    const ByteView bytes = window_.View(whole);
+    Status status = DecodeTfrecord(record, bytes, options_, sample);
     if (status.ok() && options_.check == ShardCheck::kContents && index_ != nullptr &&
         !index_->checksums.empty()) {
-      status = CheckAgainst(*index_, record, *bytes);
+      status = CheckAgainst(*index_, record, bytes);
     }
     if (!status.ok()) return At(object_->info(), record, window_.offset_bytes(), status);
     sample.id = record;
@@ -87,14 +101,14 @@ class TfrecordStream final : public SampleStream {
   }
 
  private:
-  // The bytes of the next record; none at the end.
-  StatusOr<ByteView> Collect() {
+  // Moves the window to the next record, of `record_bytes_` bytes; 0 at the end.
+  Status Find() {
     const std::int64_t rest = object_->info().size_bytes - window_.offset_bytes() - record_bytes_;
     AIT_RETURN_IF_ERROR(window_.Advance(static_cast<std::size_t>(record_bytes_)));
     record_bytes_ = 0;
     const auto count = index_ == nullptr ? -1 : static_cast<std::int64_t>(index_->extents.size());
     if (rest == 0) {
-      if (index_ == nullptr || record_ == count) return ByteView();
+      if (index_ == nullptr || record_ == count) return OkStatus();
       return DataLossError("the file has ", record_, " records, its index has ", count);
     }
     AIT_ASSIGN_OR_RETURN(const auto header,
@@ -109,9 +123,8 @@ class TfrecordStream final : public SampleStream {
         return DataLossError("it lies elsewhere by the index: write the index anew");
       }
     }
-    AIT_RETURN_IF_ERROR(window_.Ensure(static_cast<std::size_t>(whole)).status());
     record_bytes_ = whole;
-    return window_.View(static_cast<std::size_t>(whole));
+    return OkStatus();
   }
 
   const std::shared_ptr<const StoredObject> object_;
@@ -190,10 +203,7 @@ StatusOr<std::int64_t> ParseTfrecordHeader(std::span<const std::byte> header,
 Status DecodeTfrecord(std::int64_t record, const ByteView& bytes, const ShardOptions& options,
                       Sample& sample) {
   const auto whole = static_cast<std::int64_t>(bytes.size_bytes());
-  if (whole > options.max_record_bytes) {
-    return InvalidArgumentError("it has ", whole, " bytes, at most ", options.max_record_bytes,
-                                " are believed");
-  }
+  if (whole > options.max_record_bytes) return TooLarge(whole, options);
   AIT_ASSIGN_OR_RETURN(const std::int64_t length, ParseTfrecordHeader(bytes.bytes(), whole));
   if (length + kTfrecordFrame != whole) {
     return DataLossError("its length is ", length, " bytes, by the index it has ",

@@ -25,6 +25,7 @@ class WebDatasetShard final : public ShardReader {
   RecordExtent extent(std::int64_t record) const override {
     return index_->extents[static_cast<std::size_t>(record)];
   }
+  std::int64_t max_record_bytes() const override { return options_.max_record_bytes; }
 
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
     const std::int64_t begin = extent(record).offset_bytes;

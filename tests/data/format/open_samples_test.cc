@@ -248,5 +248,22 @@ TEST(OpenSamplesTest, AStreamTellsOfABadShardOnceAndGoesOn) {
   EXPECT_EQ(seen, (std::vector<std::string>{"a", "b", "DATA_LOSS", "NOT_FOUND", "d"}));
 }
 
+TEST(OpenSamplesTest, ASampleThatIsTooLargeIsNotRead) {
+  auto storage = std::make_shared<MapStorage>();
+  storage->Put("x.tar",
+               TarBytes({{"a.x", "1"}, {"b.x", std::string(5'000'000, 'x')}, {"c.x", "3"}}));
+  SamplesOptions options;
+  options.shard.max_record_bytes = 100'000;
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "x.tar", options));
+  std::vector<SampleRead> reads = {{.id = 0}, {.id = 1}, {.id = 2}};
+  storage->read_bytes = 0;
+  samples->Read(reads);
+  EXPECT_OK(reads[0].status);
+  EXPECT_THAT(reads[1].status, StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_NE(Message(reads[1].status).find("x.tar record 1"), std::string::npos) << reads[1].status;
+  EXPECT_OK(reads[2].status);
+  EXPECT_LT(storage->read_bytes, 500'000);
+}
+
 }  // namespace
 }  // namespace ait

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "data/format/shard_list_internal.h"
 #include "support/status_matchers.h"
 
 namespace ait {
@@ -16,8 +18,12 @@ namespace {
 // Words of a text, each a record; the third is bad if asked for.
 class Words final : public ShardReader {
  public:
-  Words(const std::string& text, std::vector<RecordExtent> words, std::int64_t bad = -1)
-      : object_(MemoryObject("words", ByteView::Copy(text))), words_(std::move(words)), bad_(bad) {}
+  Words(const std::string& text, std::vector<RecordExtent> words, std::int64_t bad = -1,
+        std::int64_t most_bytes = 100)
+      : object_(MemoryObject("words", ByteView::Copy(text))),
+        words_(std::move(words)),
+        bad_(bad),
+        most_bytes_(most_bytes) {}
 
   std::string_view format() const override { return "words"; }
   const StoredObject& object() const override { return *object_; }
@@ -25,6 +31,7 @@ class Words final : public ShardReader {
   RecordExtent extent(std::int64_t record) const override {
     return words_[static_cast<std::size_t>(record)];
   }
+  std::int64_t max_record_bytes() const override { return most_bytes_; }
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
     if (record == bad_) return DataLossError("words: record ", record, " is bad");
     sample.fields.assign(1, {.name = "word", .value = bytes, .kind = FieldKind::kText});
@@ -35,6 +42,7 @@ class Words final : public ShardReader {
   std::shared_ptr<const StoredObject> object_;
   std::vector<RecordExtent> words_;
   std::int64_t bad_;
+  std::int64_t most_bytes_;
 };
 
 constexpr char kText[] = "one two  three four";
@@ -89,6 +97,24 @@ TEST(ShardTest, RecordsBeyondTheObjectAreAnError) {
   ASSERT_OK(stream->Next(sample).status());
   EXPECT_EQ(stream->Next(sample).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(words.ReadRecord(1).status().code(), StatusCode::kOutOfRange);
+}
+
+TEST(ShardTest, RecordsThatAreTooLargeAreReadOver) {
+  const Words words(kText, kWords, -1, 4);  // "three" has 5
+  ASSERT_OK_AND_ASSIGN(auto stream, words.Stream({.block_bytes = 2}));
+  Sample sample;
+  for (int i = 0; i < 4; ++i) {
+    const StatusOr<bool> read = stream->Next(sample);
+    EXPECT_EQ(read.status().code(), i == 2 ? StatusCode::kInvalidArgument : StatusCode::kOk) << i;
+  }
+  EXPECT_EQ(words.ReadRecord(2).status().code(), StatusCode::kInvalidArgument);
+  std::array<SampleRead, 4> reads;
+  std::vector<SampleRead*> pointers;
+  for (SampleRead& read : reads) pointers.push_back(&read);
+  internal::ReadRecords(words, std::vector<std::int64_t>{3, 2, 1, 0}, pointers);
+  EXPECT_EQ(reads[1].status.code(), StatusCode::kInvalidArgument);
+  for (const int i : {0, 2, 3}) EXPECT_OK(reads[static_cast<std::size_t>(i)].status);
+  EXPECT_EQ(reads[3].sample.Find("word")->value.text(), "one");
 }
 
 }  // namespace

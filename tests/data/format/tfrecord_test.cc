@@ -159,6 +159,50 @@ TEST(TfrecordTest, AHugeLengthWithAGoodChecksumIsNotBelieved) {
   EXPECT_THAT(shard->ReadRecord(0), StatusIs(StatusCode::kInvalidArgument));
 }
 
+// A file of 64 TiB, zeros but for its beginning.
+class HugeObject final : public StoredObject {
+ public:
+  explicit HugeObject(std::string head) : head_(std::move(head)) {}
+  const ObjectInfo& info() const override { return info_; }
+  Status ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t at = static_cast<std::size_t>(offset_bytes) + i;
+      out[i] = at < head_.size() ? static_cast<std::byte>(head_[at]) : std::byte{0};
+    }
+    return OkStatus();
+  }
+
+ private:
+  const std::string head_;
+  const ObjectInfo info_ = {.url = "huge.tfrecord", .size_bytes = std::int64_t{1} << 46};
+};
+
+TEST(TfrecordTest, NoMemoryIsMadeForARecordThatIsTooLarge) {
+  std::string head;
+  Put(head, (std::uint64_t{1} << 46) - 16);
+  Put(head, Masked(head));
+  ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(std::make_shared<HugeObject>(head)));
+  ASSERT_EQ(shard->record_count(), 1);
+  EXPECT_THAT(shard->ReadRecord(0), StatusIs(StatusCode::kInvalidArgument));
+  ASSERT_OK_AND_ASSIGN(const auto records, shard->Stream({}));
+  Sample sample;
+  EXPECT_THAT(records->Next(sample), StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST(TfrecordTest, ARecordThatIsTooLargeSpoilsNoOther) {
+  const std::string bytes = Record("a") + Record(std::string(50'000, 'x')) + Record("b");
+  for (const std::int64_t block_bytes : {10, 1000, 1 << 20}) {
+    ASSERT_OK_AND_ASSIGN(const auto stream,
+                         internal::StreamTfrecord(Object(bytes), {.max_record_bytes = 100},
+                                                  {.block_bytes = block_bytes}, nullptr));
+    Sample sample;
+    EXPECT_OK(stream->Next(sample).status());
+    EXPECT_THAT(stream->Next(sample), StatusIs(StatusCode::kInvalidArgument));
+    ASSERT_OK_AND_ASSIGN(const Shown rest, ShownOf(*stream));
+    EXPECT_EQ(rest, (Shown{"2{data=b}"}));
+  }
+}
+
 TEST(TfrecordTest, WhatIsWrittenIsReadBack) {
   const TempDir directory;
   const std::string path = directory / "x.tfrecord";

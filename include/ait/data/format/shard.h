@@ -23,6 +23,7 @@
 // **Thread-safety.** Shards: all calls from any thread. Streams and writers: one thread at a time.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,6 +61,10 @@ class ShardReader {
   virtual std::int64_t record_count() const = 0;
   /// Of record 0 ≤ `record` < record_count.
   virtual RecordExtent extent(std::int64_t record) const = 0;
+  /// Larger records are bad, and no memory is made for them.
+  virtual std::int64_t max_record_bytes() const { return std::numeric_limits<std::int64_t>::max(); }
+  /// InvalidArgument if the record is larger. To be asked before memory for it is made.
+  Status CheckRecordSize(std::int64_t record) const;
   /// Turns the bytes of record `record` into a sample whose fields are views of `bytes`.
   /// **Errors.** DataLoss or InvalidArgument: a bad record, with file, offset and key.
   virtual Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const = 0;
