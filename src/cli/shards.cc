@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cxxopts.hpp>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,8 +46,25 @@ std::string MiB(std::int64_t bytes) {
   return text;
 }
 
+// A folder that holds its own shards is another folder the next time.
+Status CheckOutside(std::string source, const std::string& out) {
+  namespace fs = std::filesystem;
+  if (source.starts_with("file://")) source.erase(0, 7);
+  std::error_code error;
+  if (!fs::is_directory(source, error)) return OkStatus();
+  const fs::path outer = fs::canonical(source, error), inner = fs::weakly_canonical(out, error);
+  if (std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end()) {
+    return InvalidArgumentError("--out ", out, " lies in the source ", source,
+                                ": the shards would be a part of it; choose a directory beside it");
+  }
+  return OkStatus();
+}
+
 int Write(const std::string& command, const std::string& url, const ShardOptions& from,
           WriteShardsOptions options) {
+  if (const Status outside = CheckOutside(url, options.directory); !outside.ok()) {
+    return Fail(command, outside);
+  }
   const auto start = std::chrono::steady_clock::now();
   const bool shows_progress = ::isatty(STDERR_FILENO) == 1;
   if (shows_progress) {

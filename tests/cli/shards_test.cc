@@ -78,10 +78,31 @@ TEST_F(AitShards, PackingAgainDoesNothingAndOtherShardsAreKept) {
   std::ofstream(folder + "/cat/9999.jpg") << "new";
   exit = Ait({"pack", "files", folder, "--out", out});
   EXPECT_EQ(exit.code, 1);
-  EXPECT_THAT(exit.output, HasSubstr("holds 1 shards of other samples"));
+  EXPECT_THAT(exit.output, HasSubstr("holds shards of other samples"));
   exit = Ait({"pack", "files", folder, "--out", out, "--force"});
   EXPECT_EQ(exit.code, 0) << exit.output;
   EXPECT_THAT(exit.output, HasSubstr("11 samples"));
+}
+
+TEST_F(AitShards, AFileOfTheUserIsNeverReplacedUnasked) {
+  const std::string folder = Folder(4), out = directory_ / "out";
+  std::filesystem::create_directories(out);
+  std::ofstream(out + "/00000.tar") << "precious";
+  Exit exit = Ait({"pack", "files", folder, "--out", out});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, HasSubstr("such as 00000.tar"));
+  EXPECT_EQ(Read(out + "/00000.tar"), "precious");
+  EXPECT_EQ(Ait({"pack", "files", folder, "--out", out, "--force"}).code, 0);
+  // The shards are a source now, which no run may write over or into.
+  const std::string before = Read(out + "/00000.tar");
+  for (const std::string& to : {out, out + "/below", folder + "/packed"}) {
+    exit = Ait({"convert", to.starts_with(out) ? out : folder, "--out", to, "--force"});
+    EXPECT_EQ(exit.code, 1) << to;
+    EXPECT_THAT(exit.output, HasSubstr("lies in"));
+  }
+  exit = Ait({"convert", out + "/00000.tar", "--out", out, "--force"});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_EQ(Read(out + "/00000.tar"), before);
 }
 
 TEST_F(AitShards, ConvertsFromOneFormatToAnotherAndBack) {

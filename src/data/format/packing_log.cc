@@ -5,7 +5,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "ait/base/durable_file.h"
+#include "data/format/format_entry_internal.h"
 #include "data/input_file_internal.h"
 #include "data/json_internal.h"
 
@@ -70,7 +73,37 @@ std::optional<PackedShard> ParseShard(const std::string& text) {
   return shard;
 }
 
+// What the first line says is packed; empty if there is none that makes sense.
+std::string FormatOfHeader(const std::string& text) {
+  const Json line = Json::parse(text.substr(0, text.find('\n')), nullptr, false);
+  return line.is_object() && line.contains("format") && line["format"].is_string()
+             ? line["format"].get<std::string>()
+             : "";
+}
+
+// The number of a shard by its file name, or by that of the index or the partial file beside it.
+std::optional<std::int64_t> NumberOf(std::string_view name, std::string_view prefix,
+                                     std::string_view extension) {
+  if (name.ends_with(".partial")) name.remove_suffix(8);
+  if (name.ends_with(".aitidx")) name.remove_suffix(7);
+  if (!name.starts_with(prefix) || !name.ends_with(extension) ||
+      name.size() < prefix.size() + extension.size() + 5) {
+    return std::nullopt;
+  }
+  name = name.substr(prefix.size(), name.size() - prefix.size() - extension.size());
+  std::int64_t number = -1;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (code != std::errc() || end != name.data() + name.size() || number < 0) return std::nullopt;
+  return number;
+}
+
 }  // namespace
+
+std::string PackedFileName(const PackingPlan& plan, std::int64_t number) {
+  std::string digits = std::to_string(number);
+  digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, '0');
+  return StrCat(plan.prefix, digits, plan.extension);
+}
 
 StatusOr<PackingLog> PackingLog::Open(const std::string& directory, const PackingPlan& plan,
                                       ExistingShards existing) {
@@ -108,19 +141,12 @@ Status PackingLog::Load(const PackingPlan& plan, ExistingShards existing) {
     if (auto shard = ParseShard(text.substr(at, end - at))) old.push_back(*std::move(shard));
     at = end + 1;
   }
-  if (!is_ours && !old.empty() && existing == ExistingShards::kRefuse) {
-    return FailedPreconditionError(directory_, " holds ", old.size(),
-                                   " shards of other samples or options; choose another directory, "
-                                   "or ask to replace them");
-  }
+  AIT_RETURN_IF_ERROR(ClearForeign(plan, is_ours, FormatOfHeader(text), existing));
   for (PackedShard& shard : old) {
+    if (!is_ours) break;
     const std::string file = StrCat(directory_, "/", shard.file);
-    if (!is_ours) {
-      std::filesystem::remove(file, error);
-      std::filesystem::remove(StrCat(file, ".aitidx"), error);
-      continue;
-    }
     const auto size = std::filesystem::file_size(file, error);
+    if (shard.file != PackedFileName(plan, shard.number)) continue;
     if (error || static_cast<std::int64_t>(size) != shard.bytes) continue;  // is written again
     kept += ShardLine(shard);
     shards_.insert_or_assign(shard.number, std::move(shard));
@@ -129,6 +155,50 @@ Status PackingLog::Load(const PackingPlan& plan, ExistingShards existing) {
   AIT_RETURN_IF_ERROR(WriteFileDurably(path, kept));
   file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (!file_.is_open()) return ErrnoError(errno, "cannot append to ", path);
+  return OkStatus();
+}
+
+Status PackingLog::ClearForeign(const PackingPlan& plan, bool is_ours,
+                                const std::string& old_format, ExistingShards existing) const {
+  const ShardFormat* old = ShardFormatNamed(old_format);
+  std::vector<std::string> removable;  // written by packing, as their names say
+  std::vector<std::string> others;     // would be read as shards, too
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() == '.') continue;
+    const auto number = NumberOf(name, plan.prefix, plan.extension);
+    if (is_ours && ((number && *number < plan.shards) || name == "index.json")) continue;
+    const bool is_of_old = old != nullptr && !old->extension.empty() &&
+                           NumberOf(name, old->file_prefix, old->extension).has_value();
+    const bool is_index = name == "index.json";  // rules over all files of the directory
+    if (number || is_of_old || (is_index && old != nullptr && old->finish != nullptr)) {
+      removable.push_back(name);
+    } else if (is_index || name.ends_with(plan.extension)) {
+      others.push_back(name);
+    }
+  }
+  if (error) return ErrnoError(error.value(), "cannot list ", directory_);
+  std::sort(removable.begin(), removable.end());
+  std::sort(others.begin(), others.end());
+  if (!others.empty()) {
+    return FailedPreconditionError(
+        directory_, " holds ", others.front(),
+        others.size() > 1 ? StrCat(" and ", others.size() - 1, " more") : "",
+        ", which would be read as one of the shards and is none; choose "
+        "another directory");
+  }
+  if (!removable.empty() && existing == ExistingShards::kRefuse) {
+    return FailedPreconditionError(
+        directory_,
+        " holds shards of other samples or options, or files with their names, such as ",
+        removable.front(), "; choose another directory, or ask to replace them");
+  }
+  for (const std::string& name : removable) {
+    if (!std::filesystem::remove(StrCat(directory_, "/", name), error) && error) {
+      return ErrnoError(error.value(), "cannot remove ", directory_, "/", name);
+    }
+  }
   return OkStatus();
 }
 

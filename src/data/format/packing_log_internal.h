@@ -34,14 +34,20 @@ struct PackedShard {
 
 struct PackingPlan {
   std::string format;
-  std::uint64_t digest = 0;  // of source, format and sizes of shards
+  std::string prefix;  // of the names of its shards: prefix, digits, extension
+  std::string extension;
+  std::uint64_t digest = 0;  // of source, ranges and sizes of shards
   std::int64_t shards = 0;
 };
 
+/// The name of a shard.
+std::string PackedFileName(const PackingPlan& plan, std::int64_t number);
+
 class PackingLog {
  public:
-  /// Makes the directory, locks it, and reads what an earlier run of the same plan left. Shards of
-  /// another plan are refused or removed, with the files that their log names.
+  /// Makes the directory, locks it, and reads what an earlier run of the same plan left. Anything
+  /// else there that has the name of a shard, or would be read together with the shards, is refused
+  /// or removed; files that no packing writes are never removed.
   static StatusOr<PackingLog> Open(const std::string& directory, const PackingPlan& plan,
                                    ExistingShards existing);
 
@@ -52,6 +58,8 @@ class PackingLog {
 
  private:
   Status Load(const PackingPlan& plan, ExistingShards existing);
+  Status ClearForeign(const PackingPlan& plan, bool is_ours, const std::string& old_format,
+                      ExistingShards existing) const;
   Status AppendLine(const std::string& line);
 
   std::string directory_;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -123,9 +123,9 @@ class Job {
   }
 
   std::string FileName(std::int64_t number) const {
-    std::string digits = std::to_string(number);
-    digits.insert(0, digits.size() < 5 ? 5 - digits.size() : 0, '0');
-    return StrCat(format_.file_prefix, digits, format_.extension);
+    return internal::PackedFileName(
+        {.prefix = std::string(format_.file_prefix), .extension = std::string(format_.extension)},
+        number);
   }
 
   // Runs on every thread, until the shards are written or one of them has failed.
@@ -301,6 +301,26 @@ Status CheckOptions(const WriteShardsOptions& options) {
   return OkStatus();
 }
 
+// Shards that replace what they are made of, or are read together with it the next time.
+Status CheckPlaces(const SampleSource& source, const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(directory, error);
+  if (error) return OkStatus();  // says so when it is made
+  for (const std::int64_t id : {std::int64_t{0}, source.sample_count() - 1}) {
+    std::string url = source.place(id).url;
+    if (url.starts_with("file://")) url.erase(0, 7);
+    if (!fs::is_regular_file(url, error)) continue;  // of elsewhere, or of no file at all
+    const fs::path file = fs::canonical(url, error);
+    if (!error && std::mismatch(target.begin(), target.end(), file.begin(), file.end()).first ==
+                      target.end()) {
+      return InvalidArgumentError("the source ", url, " lies in ", directory,
+                                  ", where its shards would go; choose another directory");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<WriteReport> WriteShards(const SampleSource& source, const WriteShardsOptions& options) {
@@ -313,16 +333,20 @@ StatusOr<WriteReport> WriteShards(const SampleSource& source, const WriteShardsO
   if (source.sample_count() == 0) {
     return InvalidArgumentError(source.name(), " holds no samples");
   }
+  AIT_RETURN_IF_ERROR(CheckPlaces(source, options.directory));
   std::vector<IdRange> ranges = PlanShards(source, options);
   std::uint64_t digest = internal::Fold(0, source.digest());
   for (const auto word : {source.sample_count(), options.shard_bytes, options.shard_samples}) {
     digest = internal::Fold(digest, static_cast<std::uint64_t>(word));
   }
-  AIT_ASSIGN_OR_RETURN(
-      PackingLog log,
-      PackingLog::Open(options.directory,
-                       {.format = options.format, .digest = digest, .shards = std::ssize(ranges)},
-                       options.existing));
+  AIT_ASSIGN_OR_RETURN(PackingLog log,
+                       PackingLog::Open(options.directory,
+                                        {.format = options.format,
+                                         .prefix = std::string(format->file_prefix),
+                                         .extension = std::string(format->extension),
+                                         .digest = digest,
+                                         .shards = std::ssize(ranges)},
+                                        options.existing));
   return Job(source, options, *format, std::move(ranges), std::move(log)).Run();
 }
 

@@ -184,6 +184,63 @@ TEST(WriteShardsTest, ShardsOfSomethingElseAreReplacedOnlyIfAsked) {
   EXPECT_EQ(Keys(dir / "out").size(), 20u);
 }
 
+TEST(WriteShardsTest, FilesThatAreNotItsOwnAreKept) {
+  const TempDir dir;
+  WriteShardsOptions options = Into(dir / "out");
+  std::filesystem::create_directory(dir / "out");
+  for (const char* name : {"00000.tar", "00007.tar", "00003.tar.aitidx", "index.json"}) {
+    WriteBytes(dir / "out/" + name, "precious");
+    EXPECT_THAT(WriteShards(RandomSamples(20), options),
+                StatusIs(StatusCode::kFailedPrecondition, HasSubstr(name)));
+    EXPECT_EQ(ReadBytes(dir / "out/" + name), "precious");
+    std::filesystem::remove(dir / "out/" + name);
+  }
+  // No name that packing gives: not even --force takes it away, and it would be read as a shard.
+  options.existing = ExistingShards::kReplace;
+  WriteBytes(dir / "out/mine.tar", "precious");
+  EXPECT_THAT(WriteShards(RandomSamples(20), options),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("mine.tar")));
+  std::filesystem::remove(dir / "out/mine.tar");
+  WriteBytes(dir / "out/notes.txt", "of no matter");
+  ASSERT_OK(WriteShards(RandomSamples(20), options));
+  EXPECT_EQ(ReadBytes(dir / "out/notes.txt"), "of no matter");
+}
+
+TEST(WriteShardsTest, ReplacingRemovesWhatAKilledRunDidNotNote) {
+  const TempDir dir;
+  WriteShardsOptions options = Into(dir / "out");
+  ASSERT_OK(WriteShards(RandomSamples(100), options));
+  const std::string log = ReadBytes(dir / "out/.packing.jsonl");
+  WriteBytes(dir / "out/.packing.jsonl", log.substr(0, log.find('\n') + 1));
+  EXPECT_THAT(WriteShards(RandomSamples(20), options), StatusIs(StatusCode::kFailedPrecondition));
+  options.existing = ExistingShards::kReplace;
+  ASSERT_OK(WriteShards(RandomSamples(20), options));
+  EXPECT_EQ(Keys(dir / "out").size(), 20u);
+  // Another format leaves nothing of the first, and the other way round.
+  options.format = "mds";
+  ASSERT_OK(WriteShards(RandomSamples(20), options));
+  EXPECT_EQ(NamesIn(dir / "out"),
+            (std::vector<std::string>{".packing.jsonl", "index.json", "shard.00000.mds"}));
+  options.format = "webdataset";
+  ASSERT_OK(WriteShards(RandomSamples(20), options));
+  EXPECT_EQ(Keys(dir / "out").size(), 20u);
+}
+
+TEST(WriteShardsTest, TheSourceIsNotReplacedByItsShards) {
+  const TempDir dir;
+  ASSERT_OK(WriteShards(RandomSamples(50), Into(dir / "out")));
+  const auto before = Everything(dir / "out");
+  const std::shared_ptr<const Storage> storage = LocalStorage::Create({}).value();
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, dir / "out"));
+  for (const std::string& directory : {dir / "out", dir / "out/../out/"}) {
+    WriteShardsOptions options = Into(directory);
+    options.existing = ExistingShards::kReplace;
+    EXPECT_THAT(WriteShards(*samples, options),
+                StatusIs(StatusCode::kInvalidArgument, HasSubstr("lies in")));
+  }
+  EXPECT_EQ(Everything(dir / "out"), before);
+}
+
 TEST(WriteShardsTest, BadSamplesAreLeftOutWithinTheBudgetAndNamed) {
   const TempDir dir;
   WriteShardsOptions options = Into(dir / "out");

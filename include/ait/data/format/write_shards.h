@@ -28,10 +28,12 @@
 
 namespace ait::inline v0 {
 
-/// What to do if the directory holds shards of something else.
+/// What to do if the directory holds shards of something else, or files with the names of shards.
+/// Other files that would be read together with the shards (another .tar, an index.json) are refused
+/// in any case; those of no matter are let be.
 enum class ExistingShards {
   kRefuse,   // FailedPrecondition
-  kReplace,  // they are removed first
+  kReplace,  // they are removed first, also those that a killed run did not note
 };
 
 struct WriteProgress {
@@ -74,6 +76,7 @@ struct WriteReport {
 };
 
 /// **Blocks.** Reads and writes everything. **Errors.** InvalidArgument: an option out of range, a
+/// source whose files lie in the directory, a
 /// sample that the format cannot hold, a sample larger than 2^31 bytes, or a bad sample beyond the
 /// budget (it names the place); FailedPrecondition: see ExistingShards; DataLoss: a shard that does
 /// not read back as what was written; ResourceExhausted: the disk is full, and what is complete
