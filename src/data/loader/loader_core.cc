@@ -103,8 +103,11 @@ const DataBatch* LoaderCore::Next() {
     return nullptr;
   }
   std::vector<HostBuffer> trash;
+  const Time begin = SystemClock().now();
   Lock lock(mutex_);
   const DataBatch* const batch = NextLocked(lock);
+  // All of it: the device, the list of bad samples and the mutex keep a step waiting as well.
+  statistics_.consumer_wait += SystemClock().now() - begin;
   trash.swap(trash_);
   lock.unlock();
   return batch;
@@ -160,7 +163,7 @@ BatchWork* LoaderCore::WaitForBatch(Lock& lock) {
     }
     if (thread_count_ == 0) {
       TakeBackCopied(lock, 0);
-      const std::optional<Task> task = PickTask();
+      const std::optional<Task> task = PickTask(lock);
       if (task) {
         Run(lock, *task, *activities_[0]);
       } else if (!IsHalted() && (!plan_has_ended_ || !in_flight_.empty())) {
@@ -181,10 +184,7 @@ BatchWork* LoaderCore::WaitForBatch(Lock& lock) {
       warn = SystemClock().now() + options_.slow_batch;
     }
   }
-  if (has_waited || thread_count_ == 0) {
-    statistics_.consumer_wait += SystemClock().now() - begin;
-    ++statistics_.waits;
-  }
+  if (has_waited || thread_count_ == 0) ++statistics_.waits;
   if (!status_.ok() || is_end_) return nullptr;
   AdaptDepth(has_waited);
   held_ = std::move(in_flight_[found]);
@@ -277,10 +277,12 @@ Status LoaderCore::Commit(BatchWork& work) {
   std::int64_t counted = 0;
   Status status;
   for (std::size_t slot = 0; slot < work.batch.planned.size() && status.ok(); ++slot) {
+    bool is_good = true;  // as it was planned: who stands in ends no row of bad ones
     for (; next < work.bad.size() && work.bad[next].slot == slot && status.ok(); ++next) {
       const BadSample& bad = work.bad[next].sample;
       const std::array<std::int64_t, 4> place = {work.batch.planned[slot].source, bad.epoch,
                                                  bad.position, bad.attempt};
+      is_good = false;
       if (counted_.contains(place)) continue;
       Log(options_.log, Severity::kWarning, "data",
           StrCat("bad sample ", bad.id, " of ", bad.source, ": ", bad.reason));
@@ -289,7 +291,7 @@ Status LoaderCore::Commit(BatchWork& work) {
       ++counted;
       if (status.ok()) counted_.insert(place);
     }
-    bad_budget_.CountGood();
+    if (is_good) bad_budget_.CountGood();
     if (work.bad.empty()) break;
   }
   if (counted > 0) {
@@ -329,7 +331,10 @@ void LoaderCore::AdvanceState() {
   }
 }
 
+// A thread of the parent may have held the mutex at the fork: a child must not wait for it.
+
 std::vector<DatasetState> LoaderCore::delivered_ahead() const {
+  if (IsForked()) return {};
   const Lock lock(mutex_);
   std::vector<DatasetState> ahead = skip_;
   for (const auto& [number, state] : ahead_) ahead.push_back(state);
@@ -346,7 +351,10 @@ Status LoaderCore::Restore(const DatasetState& state, std::span<const DatasetSta
   TakeBackCopied(lock, 0);
   if (copies_ != nullptr) {
     const Status waited = copies_->Wait();
-    if (!waited.ok()) return waited;
+    if (!waited.ok()) {
+      status_ = waited;  // or the next call of Next would wait for threads that have halted
+      return waited;
+    }
   }
   for (std::unique_ptr<BatchWork>& work : in_flight_) {
     if (work->device != nullptr) copies_->PutBack(std::move(work->device));
@@ -367,6 +375,7 @@ Status LoaderCore::Restore(const DatasetState& state, std::span<const DatasetSta
 }
 
 void LoaderCore::Cancel() {
+  if (IsForked()) return;
   const Lock lock(mutex_);
   is_cancelled_ = true;
   halted_.store(true, std::memory_order_relaxed);
@@ -374,6 +383,7 @@ void LoaderCore::Cancel() {
 }
 
 LoaderStatistics LoaderCore::statistics() const {
+  if (IsForked()) return {};
   LoaderStatistics result;
   {
     const Lock lock(mutex_);
@@ -387,6 +397,7 @@ LoaderStatistics LoaderCore::statistics() const {
 }
 
 DataWait LoaderCore::TakeWait() {
+  if (IsForked()) return {};
   const Time now = SystemClock().now();
   const Lock lock(mutex_);
   const DataWait result = {.wait = statistics_.consumer_wait - taken_wait_,

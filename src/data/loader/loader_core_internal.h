@@ -102,8 +102,9 @@ class LoaderCore {
 
   // Threads and budget (loader_schedule.cc).
   void Work(int thread);
-  std::optional<Task> PickTask();
-  bool PlanNext();
+  std::optional<Task> PickTask(Lock& lock);
+  bool MayPlan() const;
+  void PlanNext(Lock& lock);
   void Arrange(BatchWork& work);
   bool Admit(BatchWork& work);
   bool Grow(BatchWork& work, std::int64_t need);
@@ -187,6 +188,7 @@ class LoaderCore {
   Status plan_status_;
   Status thread_status_;  // why a thread could not begin
   bool plan_has_ended_ = false;
+  bool is_planning_ = false;  // a thread asks the plan
   int depth_ = 1;
   int ready_ = 0;
   int idle_ = 0;

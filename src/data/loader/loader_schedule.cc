@@ -27,7 +27,7 @@ void LoaderCore::Work(int thread) {
     ready_cv_.notify_all();
   }
   while (!is_stopping_) {
-    const std::optional<Task> task = PickTask();
+    const std::optional<Task> task = PickTask(lock);
     if (task) {
       // There may be more to do for those that sleep.
       if (idle_ > 0) work_cv_.notify_one();
@@ -38,6 +38,7 @@ void LoaderCore::Work(int thread) {
       const Unlocked unlocked(*this, lock);
       continue;
     }
+    if (is_stopping_) break;  // since the plan was asked
     const Time begin = SystemClock().now();
     ++idle_;
     work_cv_.wait(lock);
@@ -51,70 +52,82 @@ void LoaderCore::WakeThreads() {
   if (idle_ > 0) work_cv_.notify_one();
 }
 
-std::optional<LoaderCore::Task> LoaderCore::PickTask() {
-  if (IsHalted()) return std::nullopt;
-  for (std::size_t i = 0; i < in_flight_.size(); ++i) {
-    BatchWork& work = *in_flight_[i];
-    switch (work.stage) {
-      case Stage::kWaiting:
-        // A younger one may be smaller, but must not keep an older one waiting for ever.
-        if (!Admit(work)) return std::nullopt;
-        [[fallthrough]];
-      case Stage::kReading:
-        if (work.next_group < work.groups.size()) {
-          return Task{&work, Stage::kReading, work.next_group++};
-        }
-        if (work.groups.empty() && work.active == 0) return Task{&work, Stage::kTransforming};
-        break;
-      case Stage::kTransforming:
-        if (work.next.load(std::memory_order_relaxed) < work.reads.size() && MayGoOn(work)) {
-          return Task{&work, Stage::kTransforming};
-        }
-        break;
-      case Stage::kCollating:
-        if (work.active == 0 && Grow(work, work.need)) return Task{&work, Stage::kCollating};
-        break;
-      case Stage::kReady:
-        break;
+std::optional<LoaderCore::Task> LoaderCore::PickTask(Lock& lock) {
+  while (!IsHalted()) {
+    for (std::size_t i = 0; i < in_flight_.size(); ++i) {
+      BatchWork& work = *in_flight_[i];
+      switch (work.stage) {
+        case Stage::kWaiting:
+          // A younger one may be smaller, but must not keep an older one waiting for ever.
+          if (!Admit(work)) return std::nullopt;
+          [[fallthrough]];
+        case Stage::kReading:
+          if (work.next_group < work.groups.size()) {
+            return Task{&work, Stage::kReading, work.next_group++};
+          }
+          if (work.groups.empty() && work.active == 0) return Task{&work, Stage::kTransforming};
+          break;
+        case Stage::kTransforming:
+          if (work.next.load(std::memory_order_relaxed) < work.reads.size() && MayGoOn(work)) {
+            return Task{&work, Stage::kTransforming};
+          }
+          break;
+        case Stage::kCollating:
+          if (work.active == 0 && Grow(work, work.need)) return Task{&work, Stage::kCollating};
+          break;
+        case Stage::kReady:
+          break;
+      }
     }
-  }
-  // What is delivered behind one that takes long is listed, and the list has an end.
-  const auto is_near = [&] {
-    return in_flight_.empty() || next_number_ - in_flight_.front()->number < options_.max_ahead;
-  };
-  while (!plan_has_ended_ && in_flight_.size() < static_cast<std::size_t>(depth_) && is_near()) {
-    if (!PlanNext()) continue;
-    BatchWork& work = *in_flight_.back();
-    if (!Admit(work)) return std::nullopt;
-    if (work.groups.empty()) return Task{&work, Stage::kTransforming};
-    return Task{&work, Stage::kReading, work.next_group++};
+    if (!MayPlan()) break;
+    PlanNext(lock);  // others may have changed anything meanwhile
   }
   return std::nullopt;
 }
 
-/// Puts the next batch of the plan behind those in flight. False if there is none, or if it has
-/// been delivered before.
-bool LoaderCore::PlanNext() {
+bool LoaderCore::MayPlan() const {
+  if (plan_has_ended_ || is_planning_) return false;
+  if (in_flight_.empty()) return true;
+  // What is delivered behind one that takes long is listed, and the list has an end.
+  return in_flight_.size() < static_cast<std::size_t>(depth_) &&
+         next_number_ - in_flight_.front()->number < options_.max_ahead;
+}
+
+/// Puts the next batch of the plan behind those in flight, unless there is none, or it has been
+/// delivered before. The plan is asked without the mutex: it may take long, and call anything.
+void LoaderCore::PlanNext(Lock& lock) {
   if (free_.empty()) free_.push_back(std::make_unique<BatchWork>());
   std::unique_ptr<BatchWork> work = std::move(free_.back());
   free_.pop_back();
+  const DatasetState from = planned_to_;
+  is_planning_ = true;
+  ++active_;
   Status status;
-  try {
-    status = plan_->NextBatch(planned_to_, options_.shard, work->planned);
-    if (status.ok() && !work->planned.is_end) Arrange(*work);
-  } catch (const std::exception& error) {
-    status = InternalError("the plan threw: ", error.what());
-  } catch (...) {
-    status = InternalError("the plan threw something that is no std::exception");
+  {
+    const Unlocked unlocked(*this, lock);
+    try {
+      status = plan_->NextBatch(from, options_.shard, work->planned);
+      if (status.ok() && !work->planned.is_end) Arrange(*work);
+    } catch (const std::exception& error) {
+      status = InternalError("the plan threw: ", error.what());
+    } catch (...) {
+      status = InternalError("the plan threw something that is no std::exception");
+    }
   }
-  if (status.ok()) status = work->status;
+  is_planning_ = false;
+  --active_;
+  if (status.ok()) status = std::exchange(work->status, OkStatus());
+  if (IsHalted()) {  // it is planned again if the loader goes on
+    if (active_ == 0) ready_cv_.notify_all();
+    free_.push_back(std::move(work));
+    return;
+  }
   if (!status.ok() || work->planned.is_end) {
-    work->status = OkStatus();
     plan_status_ = status;
     plan_has_ended_ = true;
     free_.push_back(std::move(work));
     ready_cv_.notify_all();
-    return false;
+    return;
   }
   planned_to_ = work->planned.after;
   work->number = next_number_++;
@@ -123,10 +136,9 @@ bool LoaderCore::PlanNext() {
     skip_.erase(skipped);
     ahead_.emplace(work->number, planned_to_);
     free_.push_back(std::move(work));
-    return false;
+    return;
   }
   in_flight_.push_back(std::move(work));
-  return true;
 }
 
 /// Sorts the samples of a batch by source, the excluded ones last.

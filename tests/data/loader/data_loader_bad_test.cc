@@ -172,6 +172,31 @@ TEST(DataLoaderBadTest, BudgetsAreExceededAtTheSameBatchForAnyThreads) {
   }
 }
 
+TEST(DataLoaderBadTest, WhoStandsInEndsNoRowOfBadOnes) {
+  // Ten at positions after each other.
+  std::set<std::int64_t> bad;
+  for (std::int64_t position = 43; position < 53; ++position) bad.insert(position * 7919 % 100);
+  BadSamplePolicy policy = {.max_bad_samples = 99, .max_bad_in_a_row = 9};
+  EXPECT_THAT(RunAll(Damaged(bad, kDamage), {.bad_samples = policy}).status,
+              StatusIs(StatusCode::kDataLoss, HasSubstr("max_bad_in_a_row")));
+  policy.max_bad_in_a_row = 90;
+  EXPECT_OK(RunAll(Damaged(bad, kDamage), {.bad_samples = policy}).status);
+}
+
+TEST(DataLoaderBadTest, WhatNextDoesIsWaitedFor) {
+  class SlowLog final : public LogSink {
+   public:
+    void Write(Severity, std::string_view, std::string_view) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  };
+  SlowLog log;
+  const Delivery run =
+      RunAll(Damaged({33}, kDamage), {.bad_samples = {.max_bad_samples = 9}, .log = &log});
+  EXPECT_OK(run.status);
+  EXPECT_GE(run.statistics.consumer_wait, std::chrono::milliseconds(50));
+}
+
 TEST(DataLoaderBadTest, AnErrorOfTheStorageEndsTheDataUnlessItIsAllowed) {
   const std::vector<Status> errors = {NotFoundError("shard3 is missing"),
                                       AbortedError("shard3 has changed"),

@@ -282,12 +282,36 @@ TEST(DataLoaderStressTest, AForkedChildGetsAnErrorAndMayDestroyIt) {
                                    {std::make_shared<NumberSource>(400)}, {.threads = 3});
   ASSERT_OK(loader);
   ASSERT_NE(loader->Next(), nullptr);
+  // Others hold the mutex at the moment of the fork, or nearly.
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> askers;
+  for (int i = 0; i < 2; ++i) {
+    askers.emplace_back([&] {
+      while (!is_over) static_cast<void>(loader->statistics());
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const pid_t asking = ::fork();
+    ASSERT_GE(asking, 0);
+    if (asking == 0) {
+      ::alarm(20);
+      ::_exit(loader->statistics().batches == 0 ? 0 : 1);
+    }
+    int asked = -1;
+    ASSERT_EQ(::waitpid(asking, &asked, 0), asking);
+    EXPECT_TRUE(WIFEXITED(asked) && WEXITSTATUS(asked) == 0) << asked;
+  }
+  is_over = true;
+  for (std::thread& asker : askers) asker.join();
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     ::alarm(20);
     bool good = loader->Next() == nullptr;
     good = good && loader->status().code() == StatusCode::kFailedPrecondition;
+    good = good && loader->delivered_ahead().empty() && loader->statistics().batches == 0;
+    good = good && loader->TakeWait().elapsed == Duration::zero();
+    loader->Cancel();
     {
       const DataLoader gone = *std::move(loader);
     }
@@ -297,6 +321,53 @@ TEST(DataLoaderStressTest, AForkedChildGetsAnErrorAndMayDestroyIt) {
   ASSERT_EQ(::waitpid(child, &result, 0), child);
   EXPECT_TRUE(WIFEXITED(result) && WEXITSTATUS(result) == 0) << result;
   EXPECT_NE(loader->Next(), nullptr);
+}
+
+// A plan may take long and call what it wants, and keeps nobody but the next batch waiting.
+class AskingPlan final : public BatchPlan {
+ public:
+  std::uint64_t digest() const override { return plan_.digest(); }
+  std::int64_t epoch_size(std::int64_t epoch) const override { return plan_.epoch_size(epoch); }
+  Status NextBatch(const DatasetState& from, const Shard& shard,
+                   PlannedBatch& batch) const override {
+    if (on_plan) on_plan(from);
+    return plan_.NextBatch(from, shard, batch);
+  }
+
+  std::function<void(const DatasetState&)> on_plan;
+
+ private:
+  ScatteredPlan plan_{400, 8};
+};
+
+TEST(DataLoaderStressTest, ThePlanIsAskedWithoutALock) {
+  for (const int threads : {0, 1, 3}) {
+    const auto plan = std::make_shared<AskingPlan>();
+    auto loader =
+        DataLoader::Create(plan, {std::make_shared<NumberSource>(400)}, {.threads = threads});
+    ASSERT_OK(loader);
+    std::atomic<bool> is_cancelled = false;
+    std::thread canceller;
+    plan->on_plan = [&](const DatasetState& from) {
+      EXPECT_LE(loader->statistics().batches, 100);
+      if (from.delivered != 80 || canceller.joinable()) return;
+      canceller = std::thread([&] {
+        loader->Cancel();
+        is_cancelled = true;
+      });
+      while (!is_cancelled) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    ::alarm(60);  // instead of waiting for ever
+    const DatasetState start = loader->state();
+    while (loader->Next() != nullptr) {
+    }
+    EXPECT_THAT(loader->status(), StatusIs(StatusCode::kCancelled));
+    ASSERT_OK(loader->Restore(start));
+    EXPECT_EQ(HashesOf(*loader).size(), 50U);
+    EXPECT_OK(loader->status());
+    ::alarm(0);
+    canceller.join();
+  }
 }
 
 // How far it reads ahead follows from whether the consumer waits.

@@ -19,7 +19,7 @@
 //
 // Leave a loop by `break`, destroy the loader, or call `Cancel` at any time: threads end with the
 // read they are in, and nothing is left behind. The loader never forks; in a forked child it is
-// gone.
+// gone: it gives no batch, counts nothing, and may be destroyed.
 //
 // **Thread-safety.** One thread at a time for one object, but for `Cancel` and `statistics`, which
 // may come from any. Several loaders may share plan, sources and memory.

@@ -37,7 +37,7 @@ struct LoaderStatistics {
   std::int64_t waits = 0;         // calls of Next that had to wait
   std::int64_t slow_batches = 0;  // that the watchdog spoke of
   std::int64_t given_up = 0;      // batches thrown away for want of memory, and read again
-  Duration consumer_wait{};       // of Next
+  Duration consumer_wait{};       // in Next, all that it does
   Duration read{};                // in SampleSource::Read
   Duration transform{};
   Duration collate{};
