@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "ait/data/decode/compress.h"
 #include "ait/data/format/formats.h"
 #include "ait/data/format/index.h"
 #include "data/format/format_entry_internal.h"
 #include "data/format/sharded_samples_internal.h"
+#include "data/format/unpacked_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -14,15 +17,19 @@ namespace {
 using internal::ShardFile;
 
 constexpr std::string_view kIndexSuffixes[] = {".aitidx", ".idx", ".index"};
+constexpr std::string_view kAboutSuffixes[] = {".json", ".md", ".yaml", ".yml", ".sqlite"};
 
 std::string_view BaseName(std::string_view url) {
   return url.substr(url.rfind('/') + 1);  // npos + 1 is 0
 }
 
 // Whether an object of a directory is no shard: hidden, not finished, or the index of another one.
-bool IsBeside(std::string_view url, const std::set<std::string_view>& names) {
-  const std::string_view base = BaseName(url);
-  if (base.empty() || base.front() == '.' || base.ends_with(".partial")) return true;
+// `path` is its name below the directory.
+bool IsBeside(std::string_view path, std::string_view url,
+              const std::set<std::string_view>& names) {
+  const std::string_view base = BaseName(path);
+  if (base.empty() || base.ends_with(".partial")) return true;
+  if (path.starts_with('.') || path.find("/.") != std::string_view::npos) return true;
   for (const std::string_view suffix : kIndexSuffixes) {
     if (!url.ends_with(suffix)) continue;
     const std::string_view stem = url.substr(0, url.size() - suffix.size());
@@ -31,12 +38,24 @@ bool IsBeside(std::string_view url, const std::set<std::string_view>& names) {
   return false;
 }
 
-std::vector<ShardFile> ShardsOf(std::span<const ObjectInfo> objects) {
+// What lies beside shards to describe them: a README, an index of another program, _SUCCESS.
+bool IsAbout(std::string_view url) {
+  const std::string_view base = BaseName(url);
+  const bool has_dot = base.find('.') != std::string_view::npos;
+  if (!has_dot && (base.starts_with('_') || base == "README" || base == "LICENSE")) return true;
+  return std::any_of(std::begin(kAboutSuffixes), std::end(kAboutSuffixes),
+                     [&](std::string_view suffix) { return base.ends_with(suffix); });
+}
+
+std::vector<ShardFile> ShardsOf(std::string_view root, std::span<const ObjectInfo> objects) {
   std::set<std::string_view> names;
   for (const ObjectInfo& object : objects) names.insert(object.url);
   std::vector<ShardFile> files;
   for (const ObjectInfo& object : objects) {
-    if (IsBeside(object.url, names)) continue;
+    std::string_view path = object.url;
+    if (path.starts_with(root)) path.remove_prefix(root.size());
+    if (path.starts_with('/')) path.remove_prefix(1);
+    if (IsBeside(path, object.url, names)) continue;
     ShardFile file = {.shard = object};
     const std::string index = IndexPath(object.url);
     const auto found = std::lower_bound(
@@ -45,6 +64,9 @@ std::vector<ShardFile> ShardsOf(std::span<const ObjectInfo> objects) {
     if (found != objects.end() && found->url == index) file.index = *found;
     files.push_back(std::move(file));
   }
+  // They are shards if there is nothing else.
+  const auto is_about = [](const ShardFile& file) { return IsAbout(file.shard.url); };
+  if (!std::all_of(files.begin(), files.end(), is_about)) std::erase_if(files, is_about);
   return files;
 }
 
@@ -69,7 +91,7 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenSamples(std::shared_ptr<const 
   }
   std::sort(objects.begin(), objects.end(),
             [](const ObjectInfo& a, const ObjectInfo& b) { return a.url < b.url; });
-  return internal::ShardedSamples::Create(std::move(storage), url, ShardsOf(objects), options);
+  return internal::ShardedSamples::Create(std::move(storage), url, ShardsOf(url, objects), options);
 }
 
 StatusOr<std::shared_ptr<const SampleSource>> OpenSamples(std::shared_ptr<const Storage> storage,
@@ -150,7 +172,10 @@ class ShardStreams final : public SampleStream {
       AIT_ASSIGN_OR_RETURN(name, FormatOf(*object));
     }
     const internal::ShardFormat* format = internal::ShardFormatNamed(name);
-    if (format != nullptr && format->stream != nullptr && index == nullptr && !IsCompressed(url)) {
+    // By what is in it, for a name need not say that it is compressed.
+    AIT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, internal::FileHead(*object, 4));
+    const bool is_compressed = CompressionOf(head) != Compression::kNone;
+    if (format != nullptr && format->stream != nullptr && index == nullptr && !is_compressed) {
       AIT_ASSIGN_OR_RETURN(stream_,
                            format->stream(std::move(object), options_, stream_options_, nullptr));
       return OkStatus();
@@ -160,13 +185,6 @@ class ShardStreams final : public SampleStream {
     AIT_ASSIGN_OR_RETURN(shard_, OpenShard(std::move(object), options, std::move(index)));
     AIT_ASSIGN_OR_RETURN(stream_, shard_->Stream(stream_options_));
     return OkStatus();
-  }
-
-  static bool IsCompressed(std::string_view url) {
-    for (const std::string_view suffix : {".gz", ".tgz", ".zst", ".lz4"}) {
-      if (url.ends_with(suffix)) return true;
-    }
-    return false;
   }
 
   const std::shared_ptr<const Storage> storage_;

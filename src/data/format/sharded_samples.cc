@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "ait/data/crc32c.h"
+#include "ait/data/decode/compress.h"
 #include "ait/data/format/index.h"
+#include "data/format/unpacked_internal.h"
 
 namespace ait::inline v0::internal {
 namespace {
@@ -26,6 +28,15 @@ std::uint64_t Mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 bool TakesIndex(std::string_view format) { return format == "webdataset" || format == "tfrecord"; }
+
+// Whether a shard lies in memory while it is open. One whose object is another than that of the
+// storage need not: columns of several arrays are put together when they are read.
+StatusOr<bool> IsInMemory(const ShardReader& shard, const StoredObject& stored) {
+  if (&shard.object() == &stored) return false;
+  if (shard.format() == "arrow" || shard.format() == "parquet") return true;
+  AIT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, FileHead(stored, 4));
+  return CompressionOf(head) != Compression::kNone;
+}
 
 // Tells objects of equal size apart, very likely: the header, and the last that was written.
 StatusOr<std::uint64_t> DigestOfEnds(const StoredObject& object) {
@@ -85,7 +96,7 @@ StatusOr<std::shared_ptr<const SampleSource>> ShardedSamples::Create(
 
 Status ShardedSamples::OpenAll(std::vector<ShardFile> files) {
   entries_.resize(files.size());
-  slots_.resize(files.size());
+  slots_ = std::vector<Slot>(files.size());
   AIT_RETURN_IF_ERROR(ForEach(files.size(), options_.open_threads, [&](std::size_t i) {
     entries_[i].file = std::move(files[i]);
     return OpenEntry(entries_[i]);
@@ -126,7 +137,10 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
       return OkStatus();
     }
   }
-  AIT_ASSIGN_OR_RETURN(const auto shard, OpenFile(entry));
+  AIT_ASSIGN_OR_RETURN(const OpenedFile opened, OpenFile(entry));
+  const std::shared_ptr<const ShardReader>& shard = opened.shard;
+  entry.is_unpacked = opened.is_unpacked;
+  if (opened.is_unpacked) entry.unpacked_bytes = shard->object().info().size_bytes;
   entry.count = shard->record_count();
   entry.format = shard->format();
   if (!TakesIndex(entry.format)) {
@@ -147,9 +161,10 @@ Status ShardedSamples::OpenEntry(Entry& entry) const {
   return OkStatus();
 }
 
-StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::OpenFile(const Entry& entry) const {
+StatusOr<ShardedSamples::OpenedFile> ShardedSamples::OpenFile(const Entry& entry) const {
   const ObjectInfo& expected = entry.file.shard;
-  AIT_ASSIGN_OR_RETURN(auto object, storage_->Open(expected.url));
+  AIT_ASSIGN_OR_RETURN(const std::shared_ptr<const StoredObject> object,
+                       storage_->Open(expected.url));
   const ObjectInfo& info = object->info();
   if (info.size_bytes != expected.size_bytes ||
       (!expected.version.empty() && info.version != expected.version)) {
@@ -162,39 +177,70 @@ StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::OpenFile(const Entr
   }
   ShardOptions options = options_.shard;
   if (!entry.format.empty()) options.format = entry.format;  // known: not guessed once more
+  // With format and table `OpenShard` does not look whether it is compressed.
+  std::shared_ptr<const StoredObject> whole = object;
+  if (entry.is_unpacked) {
+    AIT_ASSIGN_OR_RETURN(whole, Unpacked(object, options));
+  }
   AIT_ASSIGN_OR_RETURN(std::shared_ptr<const ShardReader> shard,
-                       OpenShard(std::move(object), options, std::move(index)));
-  return shard;
+                       OpenShard(std::move(whole), options, std::move(index)));
+  bool is_unpacked = entry.is_unpacked;
+  if (entry.format.empty()) {  // opened for the first time
+    AIT_ASSIGN_OR_RETURN(is_unpacked, IsInMemory(*shard, *object));
+  }
+  return OpenedFile{.shard = std::move(shard), .is_unpacked = is_unpacked};
+}
+
+std::shared_ptr<const ShardReader> ShardedSamples::Find(std::size_t shard) const {
+  slots_[shard].used = ++clock_;
+  return slots_[shard].shard;
+}
+
+std::vector<std::shared_ptr<const ShardReader>> ShardedSamples::CloseFor(const Entry& entry) const {
+  std::vector<std::shared_ptr<const ShardReader>> closed;
+  while (true) {
+    const bool lacks_memory = entry.is_unpacked && unpacked_count_ > 0 &&
+                              (unpacked_count_ >= kMaxUnpackedShards ||
+                               unpacked_bytes_ + entry.unpacked_bytes > kMaxUnpackedBytes);
+    if (!lacks_memory && open_.size() < kMaxOpenShards) return closed;
+    auto oldest = open_.end();
+    for (auto it = open_.begin(); it != open_.end(); ++it) {
+      if (lacks_memory && !entries_[*it].is_unpacked) continue;
+      if (oldest == open_.end() || slots_[*it].used < slots_[*oldest].used) oldest = it;
+    }
+    const Entry& old = entries_[*oldest];
+    unpacked_count_ -= old.is_unpacked ? 1 : 0;
+    unpacked_bytes_ -= old.unpacked_bytes;
+    closed.push_back(std::exchange(slots_[*oldest].shard, nullptr));
+    open_.erase(oldest);
+  }
 }
 
 StatusOr<std::shared_ptr<const ShardReader>> ShardedSamples::Acquire(std::size_t shard) const {
+  Slot& slot = slots_[shard];
+  const Entry& entry = entries_[shard];
+  // Opened without the lock: two threads may do so at once, and one of the two is then dropped. In
+  // memory it would be there twice until then.
+  std::unique_lock<std::mutex> unpacking;
+  if (entry.is_unpacked) unpacking = std::unique_lock(slot.unpacking);
   {
     const std::scoped_lock lock(mutex_);
-    Slot& slot = slots_[shard];
-    slot.used = ++clock_;
-    if (slot.shard != nullptr) return slot.shard;
+    if (auto found = Find(shard); found != nullptr) return found;
   }
-  // Opened without the lock: two threads may do so at once, and one of the two is then dropped.
-  const Entry& entry = entries_[shard];
-  AIT_ASSIGN_OR_RETURN(std::shared_ptr<const ShardReader> opened, OpenFile(entry));
-  if (opened->record_count() != entry.count) {
-    return AbortedError(entry.file.shard.url, " has ", opened->record_count(), " samples, it had ",
-                        entry.count, " when the dataset was opened");
+  AIT_ASSIGN_OR_RETURN(OpenedFile opened, OpenFile(entry));
+  if (opened.shard->record_count() != entry.count) {
+    return AbortedError(entry.file.shard.url, " has ", opened.shard->record_count(),
+                        " samples, it had ", entry.count, " when the dataset was opened");
   }
-  std::shared_ptr<const ShardReader> closed;  // outlives the lock
+  std::vector<std::shared_ptr<const ShardReader>> closed;  // outlives the lock
   const std::scoped_lock lock(mutex_);
-  Slot& slot = slots_[shard];
   if (slot.shard != nullptr) return slot.shard;
-  if (open_.size() >= (entry.is_unpacked ? kMaxUnpackedShards : kMaxOpenShards)) {
-    const auto oldest = std::min_element(
-        open_.begin(), open_.end(),
-        [this](std::size_t a, std::size_t b) { return slots_[a].used < slots_[b].used; });
-    closed = std::exchange(slots_[*oldest].shard, nullptr);
-    open_.erase(oldest);
-  }
-  slot.shard = opened;
+  closed = CloseFor(entry);
+  slot.shard = opened.shard;
   open_.push_back(shard);
-  return opened;
+  unpacked_count_ += entry.is_unpacked ? 1 : 0;
+  unpacked_bytes_ += entry.unpacked_bytes;
+  return slot.shard;
 }
 
 std::size_t ShardedSamples::ShardOf(std::int64_t id) const {

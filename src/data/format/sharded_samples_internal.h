@@ -28,8 +28,10 @@ struct ShardFile {
 class ShardedSamples final : public SampleSource {
  public:
   static constexpr std::size_t kMaxOpenShards = 128;
-  /// Of shards that are compressed as a whole, for they lie unpacked in memory.
+  /// Of shards that are compressed as a whole, for they lie unpacked in memory; and their bytes, if
+  /// it is more than one.
   static constexpr std::size_t kMaxUnpackedShards = 4;
+  static constexpr std::int64_t kMaxUnpackedBytes = std::int64_t{4} << 30;
 
   static StatusOr<std::shared_ptr<const SampleSource>> Create(
       std::shared_ptr<const Storage> storage, std::string name, std::vector<ShardFile> files,
@@ -52,13 +54,16 @@ class ShardedSamples final : public SampleSource {
     std::int64_t count = 0;
     std::uint64_t digest = 0;
     std::string format;
+    // What is read is not the object of the storage but one in memory, of so many bytes.
     bool is_unpacked = false;
+    std::int64_t unpacked_bytes = 0;
     // The table of a shard without an index beside it, in the form of one; costly to find again.
     std::shared_ptr<const StoredObject> table;
   };
   struct Slot {
     std::shared_ptr<const ShardReader> shard;
     std::uint64_t used = 0;
+    std::mutex unpacking;  // held while the shard is unpacked, so that it is once
   };
 
   ShardedSamples(std::shared_ptr<const Storage> storage, std::string name,
@@ -67,8 +72,17 @@ class ShardedSamples final : public SampleSource {
 
   Status OpenAll(std::vector<ShardFile> files);
   Status OpenEntry(Entry& entry) const;
-  StatusOr<std::shared_ptr<const ShardReader>> OpenFile(const Entry& entry) const;
+  // An open shard, and whether it lies in memory.
+  struct OpenedFile {
+    std::shared_ptr<const ShardReader> shard;
+    bool is_unpacked = false;
+  };
+  StatusOr<OpenedFile> OpenFile(const Entry& entry) const;
   StatusOr<std::shared_ptr<const ShardReader>> Acquire(std::size_t shard) const;
+  // With the lock: the shard if it is open, and marks it as used.
+  std::shared_ptr<const ShardReader> Find(std::size_t shard) const;
+  // With the lock: closes what was longest unused until there is room for `entry`.
+  std::vector<std::shared_ptr<const ShardReader>> CloseFor(const Entry& entry) const;
   std::size_t ShardOf(std::int64_t id) const;
   // Reads samples of one shard; `wanted` are indices of `reads`, in the order of their ids.
   void ReadShard(std::size_t shard, std::span<const std::size_t> wanted,
@@ -83,7 +97,9 @@ class ShardedSamples final : public SampleSource {
 
   mutable std::mutex mutex_;  // of what follows
   mutable std::vector<Slot> slots_;
-  mutable std::vector<std::size_t> open_;  // slots that hold a shard
+  mutable std::vector<std::size_t> open_;   // slots that hold a shard
+  mutable std::size_t unpacked_count_ = 0;  // of these, in memory
+  mutable std::int64_t unpacked_bytes_ = 0;
   mutable std::uint64_t clock_ = 0;
 };
 

@@ -2,6 +2,8 @@
 // Many shards as one source of samples.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -263,6 +265,106 @@ TEST(OpenSamplesTest, ASampleThatIsTooLargeIsNotRead) {
   EXPECT_NE(Message(reads[1].status).find("x.tar record 1"), std::string::npos) << reads[1].status;
   EXPECT_OK(reads[2].status);
   EXPECT_LT(storage->read_bytes, 500'000);
+}
+
+// One member of gzip with stored blocks, which needs no library.
+std::string Gzipped(const std::string& bytes) {
+  std::string packed("\x1f\x8b\x08\0\0\0\0\0\0\xff", 10);
+  const auto put = [&](std::uint32_t value, int size) {
+    for (int i = 0; i < size; ++i) packed += static_cast<char>(value >> (8 * i));
+  };
+  constexpr std::size_t kBlock = 60'000;
+  for (std::size_t at = 0; at < bytes.size(); at += kBlock) {
+    const std::size_t length = std::min(kBlock, bytes.size() - at);
+    packed += static_cast<char>(at + length == bytes.size() ? 1 : 0);
+    put(static_cast<std::uint32_t>(length), 2);
+    put(static_cast<std::uint32_t>(~length), 2);
+    packed.append(bytes, at, length);
+  }
+  std::uint32_t crc = ~0u;  // CRC-32 of IEEE 802.3
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320u : 0);
+  }
+  put(~crc, 4);
+  put(static_cast<std::uint32_t>(bytes.size()), 4);
+  return packed;
+}
+
+TEST(OpenSamplesTest, ACompressedShardIsReadWhateverItsName) {
+  const std::string tar = Gzipped(TarBytes({{"a.x", "1"}, {"b.x", "2"}}));
+  for (const char* url : {"a.tar.gz", "a.tgz", "a.tar", "a", "a.tar.zstd"}) {
+    for (const char* format : {"", "webdataset"}) {
+      auto storage = std::make_shared<MapStorage>();
+      storage->Put(url, tar);
+      SamplesOptions options;
+      options.shard.format = format;
+      ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, url, options));
+      ASSERT_EQ(samples->sample_count(), 2) << url;
+      std::vector<SampleRead> reads = {{.id = 0}, {.id = 1}};
+      samples->Read(reads);
+      for (const SampleRead& read : reads) EXPECT_OK(read.status) << url;
+      EXPECT_EQ(Shown(reads[1].sample), "b{x=2}");
+      ASSERT_OK_AND_ASSIGN(const auto stream, StreamSamples(storage, {url}, options));
+      ASSERT_OK_AND_ASSIGN(const auto streamed, testing::ShownOf(*stream));
+      EXPECT_EQ(streamed, (std::vector<std::string>{"a{x=1}", "b{x=2}"})) << url;
+    }
+  }
+}
+
+TEST(OpenSamplesTest, AnIndexOfACompressedShardIsNotMade) {
+  const std::string packed = Gzipped(TarBytes({{"a.x", "1"}}));
+  EXPECT_THAT(BuildIndex(MemoryObject("a.tar.gz", ByteView::Copy(packed))),
+              StatusIs(StatusCode::kUnimplemented));
+}
+
+TEST(OpenSamplesTest, FewUnpackedShardsAreInMemory) {
+  auto storage = std::make_shared<MapStorage>();
+  std::vector<SampleRead> reads;
+  for (int i = 0; i < 8; ++i) {
+    storage->Put(StrCat(i, ".tar.gz"), Gzipped(TarBytes({{StrCat("s", i, ".x"), "1"}})));
+    reads.push_back({.id = i});
+  }
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, ""));
+  ASSERT_EQ(samples->sample_count(), 8);
+  // Whether a shard is unpacked anew is seen by what is read.
+  const auto bytes_of = [&](int id) {
+    const std::int64_t before = storage->read_bytes;
+    SampleRead read = {.id = id};
+    samples->Read({&read, 1});
+    EXPECT_OK(read.status);
+    EXPECT_EQ(read.sample.key, StrCat("s", id));
+    return storage->read_bytes - before;
+  };
+  for (int id = 0; id < 8; ++id) EXPECT_GT(bytes_of(id), 0) << id;
+  for (int id = 4; id < 8; ++id) EXPECT_EQ(bytes_of(id), 0) << id;  // the last four are there
+  for (int id = 0; id < 4; ++id) EXPECT_GT(bytes_of(id), 0) << id;
+}
+
+TEST(OpenSamplesTest, WhatLiesBesideShardsIsNotTakenForOne) {
+  auto storage = std::make_shared<MapStorage>();
+  storage->Put("train/.nv-meta/split.yaml", "split_parts: {}");
+  storage->Put("train/.nv-meta/index.sqlite", "SQLite format 3");
+  storage->Put("train/.nv-meta/.info.json", "{}");
+  storage->Put("train/README.md", "# about");
+  storage->Put("train/index.json", "{\"wids_version\": 1}");
+  storage->Put("train/_SUCCESS", "");
+  storage->Put("train/a.tar", TarBytes({{"a.x", "1"}}));
+  storage->Put("train/a.tar.idx", "energon");
+  storage->Put("train/sub/b.tar", TarBytes({{"b.x", "2"}}));
+  ASSERT_OK_AND_ASSIGN(const auto samples, OpenSamples(storage, "train/"));
+  EXPECT_EQ(samples->sample_count(), 2);
+  ASSERT_OK_AND_ASSIGN(const auto same, OpenSamples(storage, "train"));
+  EXPECT_EQ(same->sample_count(), 2);
+  // A directory may be hidden itself.
+  storage->Put("/home/.cache/data/a.tar", TarBytes({{"a.x", "1"}}));
+  ASSERT_OK_AND_ASSIGN(const auto hidden, OpenSamples(storage, "/home/.cache/data"));
+  EXPECT_EQ(hidden->sample_count(), 1);
+  // What is of no known format and nothing of the kind is still said.
+  storage->Put("train/c.unknown", "what?");
+  const Status status = OpenSamples(storage, "train/").status();
+  EXPECT_THAT(status, StatusIs(StatusCode::kInvalidArgument));
+  EXPECT_NE(Message(status).find("train/c.unknown"), std::string::npos) << status;
 }
 
 }  // namespace

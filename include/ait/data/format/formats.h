@@ -66,7 +66,7 @@ struct SamplesOptions {
 };
 
 /// Opens a collection: a file, a directory or prefix of shards (in the order of the bytes of their
-/// names, indexes left out), or a directory with an index of its own (MDS, LitData, Megatron). The
+/// names; indexes, hidden files and descriptions left out), or a directory with an index of its own (MDS, LitData, Megatron). The
 /// storage outlives the source.
 /// **Errors.** NotFound: nothing there; InvalidArgument: shards of several formats; those of
 /// `OpenShard`, with the shard named.

@@ -64,7 +64,7 @@ StatusOr<ShardIndexHeader> ParseIndexHeader(std::span<const std::byte> bytes,
                                             std::int64_t file_bytes, std::string_view url);
 
 /// Reads a whole shard and indexes it, with checksums. **Blocks.** **Errors.** Those of
-/// `OpenShard`; Unimplemented: the format has a table of its own.
+/// `OpenShard`; Unimplemented: the format has a table of its own, or the shard is compressed.
 StatusOr<ShardIndex> BuildIndex(std::shared_ptr<const StoredObject> object,
                                 const ShardOptions& options = {});
 
