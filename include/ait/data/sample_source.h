@@ -41,6 +41,12 @@ struct SamplePlace {
   std::int64_t size_bytes = 0;
 };
 
+/// What one sample takes, as nearly as can be found out without reading it.
+struct SampleSize {
+  std::int64_t bytes = 0;
+  std::int64_t fields = 0;  // 0: not known before it is read
+};
+
 /// **Thread-safety.** All calls may come from any thread, also at the same time.
 class SampleSource {
  public:
@@ -51,6 +57,9 @@ class SampleSource {
   virtual std::int64_t sample_count() const = 0;
   /// Equal for the same samples in the same order; very likely unequal otherwise.
   virtual std::uint64_t digest() const = 0;
+  /// As `digest`, but another one also after a file was replaced by one of the same size, where the
+  /// storage tells (time, ETag): for what is made of the samples and must be made anew.
+  virtual std::uint64_t version() const { return digest(); }
   /// First sample of every block, ascending from 0; empty: the collection is one block.
   virtual std::span<const std::int64_t> block_begins() const { return {}; }
 
@@ -61,6 +70,11 @@ class SampleSource {
   virtual SamplePlace place(std::int64_t id) const { return {.url = StrCat(name(), "#", id)}; }
   /// About how many bytes sample `id` takes when it is read, for budgets; ≥ 0.
   virtual std::int64_t size_bytes(std::int64_t id) const = 0;
+  /// The size of sample `id` by the table of its shard, whatever was read before. **Blocks.** Opens
+  /// shards; ask in order of the ids. **Errors.** Those of opening the shard.
+  virtual StatusOr<SampleSize> FindSize(std::int64_t id) const {
+    return SampleSize{.bytes = size_bytes(id)};
+  }
 };
 
 }  // namespace ait::inline v0

@@ -172,7 +172,7 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenMegatronPairs(
     all->push_back(std::move(documents));
   }
   return SourceOfShards(
-      {.name = url, .digest = digest}, std::move(listed),
+      {.name = url, .digest = digest, .version = VersionOf(objects)}, std::move(listed),
       [storage, all,
        shard_options = options.shard](std::size_t i) -> StatusOr<std::unique_ptr<ShardReader>> {
         const Documents& documents = (*all)[i];

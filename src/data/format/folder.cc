@@ -21,6 +21,7 @@ struct File {
   std::string path;  // below the root
   std::string url;
   std::int64_t size_bytes = 0;
+  std::string version;
   std::size_t key_bytes = 0;  // the key is so much of `path`
 
   std::string_view key() const { return std::string_view(path).substr(0, key_bytes); }
@@ -43,6 +44,10 @@ class Folder final : public SampleSource {
       digest_ = internal::Fold(digest_, Crc32c(std::as_bytes(std::span(file.path))));
       digest_ = internal::Fold(digest_, static_cast<std::uint64_t>(file.size_bytes));
     }
+    version_ = digest_;
+    for (const File& file : files_) {
+      version_ = internal::Fold(version_, Crc32c(std::as_bytes(std::span(file.version))));
+    }
   }
 
   const std::string& name() const override { return name_; }
@@ -50,6 +55,7 @@ class Folder final : public SampleSource {
     return static_cast<std::int64_t>(begins_.size()) - 1;
   }
   std::uint64_t digest() const override { return digest_; }
+  std::uint64_t version() const override { return version_; }
 
   void Read(std::span<SampleRead> reads) const override {
     for (SampleRead& read : reads) {
@@ -64,6 +70,12 @@ class Folder final : public SampleSource {
     std::int64_t sum = 0;
     for (const File& file : FilesOf(id)) sum += file.size_bytes;
     return sum;
+  }
+  StatusOr<SampleSize> FindSize(std::int64_t id) const override {
+    const std::span<const File> files = FilesOf(id);
+    return SampleSize{
+        .bytes = size_bytes(id),
+        .fields = std::ssize(files) + (options_.labels == FolderLabels::kTop ? 2 : 0)};
   }
 
  private:
@@ -111,6 +123,7 @@ class Folder final : public SampleSource {
   const std::vector<std::string> classes_;
   const FolderOptions options_;
   std::uint64_t digest_ = 0;
+  std::uint64_t version_ = 0;
 };
 
 bool IsHidden(std::string_view path) {
@@ -156,7 +169,8 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenFolder(std::shared_ptr<const S
   for (const ObjectInfo& object : objects) {
     File file = {.path = object.url.starts_with(root) ? object.url.substr(root.size()) : object.url,
                  .url = object.url,
-                 .size_bytes = object.size_bytes};
+                 .size_bytes = object.size_bytes,
+                 .version = object.version};
     if (IsHidden(file.path)) continue;
     if (options.grouping == FolderGrouping::kSingle) {
       SplitSingle(file);

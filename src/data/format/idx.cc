@@ -135,7 +135,7 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenPairs(std::shared_ptr<const St
   const auto images = arrays[0].object;
   AIT_ASSIGN_OR_RETURN(std::unique_ptr<ShardReader> shard,
                        ShardOfRows("idx", images, std::move(arrays), options.shard));
-  return SourceOfShard(url, std::move(shard));
+  return SourceOfShard(url, std::move(shard), VersionOf(objects));
 }
 
 }  // namespace

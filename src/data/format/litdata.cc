@@ -357,7 +357,9 @@ StatusOr<std::shared_ptr<const SampleSource>> Open(std::shared_ptr<const Storage
   }
   const auto shared = std::make_shared<const std::vector<Leaf>>(*std::move(leaves));
   return SourceOfShards(
-      {.name = url, .digest = Fold(static_cast<std::uint64_t>(total), index.crc32c)},
+      {.name = url,
+       .digest = Fold(static_cast<std::uint64_t>(total), index.crc32c),
+       .version = VersionOf(objects)},
       std::move(listed),
       [storage, entries, is_packed, shared, shard_options = options.shard](std::size_t i) {
         return OpenChunk(*storage, (*entries)[i], is_packed, shared, shard_options);

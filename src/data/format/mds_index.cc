@@ -143,16 +143,17 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenCollection(std::shared_ptr<con
   }
   // Hashes are compared once: a shard that is opened again has been read before.
   auto checked = std::make_shared<std::vector<std::atomic<bool>>>(entries->size());
-  return SourceOfShards(
-      {.name = url, .digest = Fold(static_cast<std::uint64_t>(total), index.crc32c)},
-      std::move(listed),
-      [storage, entries, checked,
-       shard_options = options.shard](std::size_t i) -> StatusOr<std::unique_ptr<ShardReader>> {
-        AIT_ASSIGN_OR_RETURN(auto shard,
-                             OpenEntry(*storage, (*entries)[i], (*checked)[i], shard_options));
-        (*checked)[i] = true;
-        return shard;
-      });
+  return SourceOfShards({.name = url,
+                         .digest = Fold(static_cast<std::uint64_t>(total), index.crc32c),
+                         .version = VersionOf(objects)},
+                        std::move(listed),
+                        [storage, entries, checked, shard_options = options.shard](
+                            std::size_t i) -> StatusOr<std::unique_ptr<ShardReader>> {
+                          AIT_ASSIGN_OR_RETURN(auto shard, OpenEntry(*storage, (*entries)[i],
+                                                                     (*checked)[i], shard_options));
+                          (*checked)[i] = true;
+                          return shard;
+                        });
 }
 
 }  // namespace

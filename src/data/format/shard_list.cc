@@ -36,6 +36,7 @@ class ShardList final : public SampleSource {
   const std::string& name() const override { return options_.name; }
   std::int64_t sample_count() const override { return sample_count_; }
   std::uint64_t digest() const override { return options_.digest; }
+  std::uint64_t version() const override { return Fold(options_.digest, options_.version); }
   std::span<const std::int64_t> block_begins() const override { return begins_; }
 
   void Read(std::span<SampleRead> reads) const override {
@@ -86,6 +87,12 @@ class ShardList final : public SampleSource {
   std::int64_t size_bytes(std::int64_t id) const override {
     const ListedShard& shard = shards_[ShardOf(id)];
     return shard.size_bytes / std::max<std::int64_t>(1, shard.sample_count);
+  }
+
+  StatusOr<SampleSize> FindSize(std::int64_t id) const override {
+    const std::size_t shard = ShardOf(id);
+    AIT_ASSIGN_OR_RETURN(const auto opened, Open(shard));
+    return SampleSize{.bytes = opened->extent(id - begins_[shard]).length_bytes};
   }
 
  private:
@@ -202,6 +209,14 @@ void ReadRecords(const ShardReader& shard, std::span<const std::int64_t> records
   }
 }
 
+std::uint64_t VersionOf(std::span<const ObjectInfo> objects) {
+  std::uint64_t version = 0;
+  for (const ObjectInfo& object : objects) {
+    version = Fold(version, Crc32c(std::as_bytes(std::span(object.version))));
+  }
+  return version;
+}
+
 std::shared_ptr<const SampleSource> SourceOfShards(
     ShardListOptions options, std::vector<ListedShard> shards,
     std::function<StatusOr<std::unique_ptr<ShardReader>>(std::size_t)> open) {
@@ -209,7 +224,8 @@ std::shared_ptr<const SampleSource> SourceOfShards(
 }
 
 StatusOr<std::shared_ptr<const SampleSource>> SourceOfShard(std::string name,
-                                                            std::unique_ptr<ShardReader> shard) {
+                                                            std::unique_ptr<ShardReader> shard,
+                                                            std::uint64_t version) {
   const ObjectInfo& info = shard->object().info();
   std::vector<std::byte> ends(
       static_cast<std::size_t>(std::min<std::int64_t>(info.size_bytes, 64 << 10)));
@@ -220,12 +236,13 @@ StatusOr<std::shared_ptr<const SampleSource>> SourceOfShard(std::string name,
   std::uint64_t digest = Fold(static_cast<std::uint64_t>(info.size_bytes), head);
   digest = Fold(Fold(digest, Crc32c(ends)), static_cast<std::uint64_t>(shard->record_count()));
   std::vector<ListedShard> listed;
+  version = Fold(version, VersionOf(std::span(&info, 1)));
   listed.push_back(
       {.url = info.url, .sample_count = shard->record_count(), .size_bytes = info.size_bytes});
   // Opened once: with one shard nothing is closed before the end.
   auto only = std::make_shared<std::unique_ptr<ShardReader>>(std::move(shard));
   return SourceOfShards(
-      {.name = std::move(name), .digest = digest}, std::move(listed),
+      {.name = std::move(name), .digest = digest, .version = version}, std::move(listed),
       [only](std::size_t) -> StatusOr<std::unique_ptr<ShardReader>> { return std::move(*only); });
 }
 

@@ -28,10 +28,14 @@ struct ListedShard {
 struct ShardListOptions {
   std::string name;
   std::uint64_t digest = 0;
+  std::uint64_t version = 0;  // VersionOf its files
   /// Shards that are kept open, and memory that they may hold; the one longest unused goes first.
   std::int64_t max_open_shards = 256;
   std::int64_t max_held_bytes = std::int64_t{1} << 30;
 };
+
+/// Another one for other versions of the files.
+std::uint64_t VersionOf(std::span<const ObjectInfo> objects);
 
 /// `open` opens shard number i; it may be called from several threads at a time, for different
 /// shards. A shard that has another number of records than listed is an error of its samples.
@@ -39,9 +43,11 @@ std::shared_ptr<const SampleSource> SourceOfShards(
     ShardListOptions options, std::vector<ListedShard> shards,
     std::function<StatusOr<std::unique_ptr<ShardReader>>(std::size_t)> open);
 
-/// A single shard that is open already. Its digest covers size, number and both ends.
+/// A single shard that is open already. Its digest covers size, number and both ends;
+/// `version` is of other files that it is read from.
 StatusOr<std::shared_ptr<const SampleSource>> SourceOfShard(std::string name,
-                                                            std::unique_ptr<ShardReader> shard);
+                                                            std::unique_ptr<ShardReader> shard,
+                                                            std::uint64_t version = 0);
 
 /// Reads records of one shard, each with its own status; those that lie beside each other by one
 /// read. `records[i]` goes to `reads[i]`, whose `id` is not touched.

@@ -111,7 +111,9 @@ Status ShardedSamples::OpenAll(std::vector<ShardFile> files) {
     digest_ = Mix(digest_, static_cast<std::uint64_t>(entry.count));
     digest_ = Mix(digest_, static_cast<std::uint64_t>(entry.file.shard.size_bytes));
     digest_ = Mix(digest_, entry.digest);
+    version_ = Mix(version_, Crc32c(std::as_bytes(std::span(entry.file.shard.version))));
   }
+  version_ = Mix(version_, digest_);
   return OkStatus();
 }
 
@@ -360,6 +362,12 @@ std::int64_t ShardedSamples::size_bytes(std::int64_t id) const {
   }
   // About as much as its neighbours, so that asking for the size reads nothing.
   return entries_[shard].file.shard.size_bytes / std::max<std::int64_t>(1, entries_[shard].count);
+}
+
+StatusOr<SampleSize> ShardedSamples::FindSize(std::int64_t id) const {
+  const std::size_t shard = ShardOf(id);
+  AIT_ASSIGN_OR_RETURN(const auto opened, Acquire(shard));
+  return SampleSize{.bytes = opened->extent(id - begins_[shard]).length_bytes};
 }
 
 }  // namespace ait::inline v0::internal

@@ -40,12 +40,14 @@ class ShardedSamples final : public SampleSource {
   const std::string& name() const override { return name_; }
   std::int64_t sample_count() const override { return begins_.back(); }
   std::uint64_t digest() const override { return digest_; }
+  std::uint64_t version() const override { return version_; }
   std::span<const std::int64_t> block_begins() const override {
     return std::span(begins_).first(begins_.size() - 1);
   }
   void Read(std::span<SampleRead> reads) const override;
   SamplePlace place(std::int64_t id) const override;
   std::int64_t size_bytes(std::int64_t id) const override;
+  StatusOr<SampleSize> FindSize(std::int64_t id) const override;
 
  private:
   // What is known of a shard at all times.
@@ -94,6 +96,7 @@ class ShardedSamples final : public SampleSource {
   std::vector<Entry> entries_;
   std::vector<std::int64_t> begins_ = {0};  // first sample of every shard, and the end
   std::uint64_t digest_ = 0;
+  std::uint64_t version_ = 0;
 
   mutable std::mutex mutex_;  // of what follows
   mutable std::vector<Slot> slots_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -25,8 +26,12 @@ using internal::PackingLog;
 
 constexpr std::int64_t kLeastShardBytes = std::int64_t{64} << 10;
 constexpr std::int64_t kMostShardBytes = std::int64_t{1} << 31;
-constexpr std::int64_t kOverheadBytes =
-    2048;                                   // of a sample in a tar: two fields with their headers
+// What a shard has beside its samples, and a field beside its value: in tars a header, what pads it,
+// and the header of an array; elsewhere names and lengths.
+constexpr std::int64_t kShardOverheadBytes = 12 << 10;
+constexpr std::int64_t kTarFieldBytes = 1152;
+constexpr std::int64_t kFieldBytes = 96;
+constexpr std::int64_t kProbes = 16;
 constexpr std::int64_t kReadSamples = 256;  // at a time
 constexpr std::int64_t kReadBytes = std::int64_t{16} << 20;
 
@@ -66,12 +71,50 @@ class ValuesDigest {
   std::uint64_t digest_ = 0;
 };
 
-std::vector<IdRange> PlanShards(const SampleSource& source, const WriteShardsOptions& options) {
+// How samples become larger when they are written: a row of text becomes many fields or numbers.
+struct Growth {
+  std::int64_t fields = 2;  // at most, of a source that does not say
+  double values = 1;        // bytes of the fields for each byte of the record, at most
+};
+
+// Reads a few samples all over the source, the same each time.
+StatusOr<Growth> ProbeGrowth(const SampleSource& source) {
+  Growth growth;
+  const std::int64_t count = source.sample_count();
+  for (std::int64_t i = 0; i < std::min(kProbes, count); ++i) {
+    SampleRead read = {.id = i * count / std::min(kProbes, count)};
+    source.Read(std::span(&read, 1));
+    if (IsBadSample(read.status)) continue;
+    AIT_RETURN_IF_ERROR(read.status);
+    const StatusOr<SampleSize> size = source.FindSize(read.id);
+    if (!size.ok()) continue;
+    growth.fields = std::max(growth.fields, std::ssize(read.sample.fields));
+    growth.values =
+        std::max(growth.values, static_cast<double>(read.sample.size_bytes()) /
+                                    static_cast<double>(std::max<std::int64_t>(1, size->bytes)));
+  }
+  return growth;
+}
+
+StatusOr<std::vector<IdRange>> PlanShards(const SampleSource& source,
+                                          const WriteShardsOptions& options) {
+  AIT_ASSIGN_OR_RETURN(const Growth growth, ProbeGrowth(source));
+  const std::int64_t field_bytes = options.format == "webdataset" ? kTarFieldBytes : kFieldBytes;
+  const std::int64_t limit = options.shard_bytes - kShardOverheadBytes;
   std::vector<IdRange> ranges;
   std::int64_t bytes = 0;
   for (std::int64_t id = 0; id < source.sample_count(); ++id) {
-    const std::int64_t more = source.size_bytes(id) + kOverheadBytes;
-    if (ranges.empty() || bytes + more > options.shard_bytes ||
+    StatusOr<SampleSize> size = source.FindSize(id);
+    if (!size.ok()) {  // a shard that is damaged as a whole is no reason to stop here
+      if (!IsBadSample(size.status())) return size.status();
+      size = SampleSize{.bytes = source.size_bytes(id)};
+    }
+    const std::int64_t more =
+        size->fields > 0 ? size->bytes + (size->fields + 1) * field_bytes
+                         : static_cast<std::int64_t>(
+                               std::ceil(static_cast<double>(size->bytes) * growth.values)) +
+                               (growth.fields + 1) * field_bytes;
+    if (ranges.empty() || bytes + more > limit ||
         id - ranges.back().begin == options.shard_samples) {
       ranges.push_back({id, id});
       bytes = 0;
@@ -193,6 +236,11 @@ class Job {
   // False: the sample is bad and left out.
   StatusOr<bool> Append(const SampleRead& read, ShardWriter& writer, PackedShard& shard) {
     if (read.status.ok()) {
+      if (read.sample.size_bytes() > kMostShardBytes) {
+        return InvalidArgumentError("sample ", read.id, " of ", source_.name(), " (key '",
+                                    read.sample.key, "') has ", read.sample.size_bytes(),
+                                    " bytes; at most ", kMostShardBytes, " can be written");
+      }
       if (Status status = writer.Append(read.sample); !status.ok()) {
         return Annotate(status, StrCat("cannot write sample ", read.id, " of ", source_.name(),
                                        " (key '", read.sample.key, "') as ", options_.format));
@@ -334,8 +382,18 @@ StatusOr<WriteReport> WriteShards(const SampleSource& source, const WriteShardsO
     return InvalidArgumentError(source.name(), " holds no samples");
   }
   AIT_RETURN_IF_ERROR(CheckPlaces(source, options.directory));
-  std::vector<IdRange> ranges = PlanShards(source, options);
-  std::uint64_t digest = internal::Fold(0, source.digest());
+  StatusOr<std::vector<IdRange>> planned = [&]() -> StatusOr<std::vector<IdRange>> {
+    try {
+      return PlanShards(source, options);
+    } catch (const std::exception& error) {  // of a source that the program wrote
+      return InternalError("the source ", source.name(), " threw: ", error.what());
+    }
+  }();
+  AIT_ASSIGN_OR_RETURN(std::vector<IdRange> ranges, std::move(planned));
+  std::uint64_t digest = internal::Fold(0, source.version());
+  for (const IdRange& range : ranges) {
+    digest = internal::Fold(digest, static_cast<std::uint64_t>(range.end));
+  }
   for (const auto word : {source.sample_count(), options.shard_bytes, options.shard_samples}) {
     digest = internal::Fold(digest, static_cast<std::uint64_t>(word));
   }

@@ -5,8 +5,8 @@
 // Turns any collection of samples into shards: a folder of a million small files into a few tars
 // that are read a hundred times as fast, or one format into another.
 //
-// The samples keep their order. Which sample goes into which shard follows from the sizes that the
-// source states, so that several threads write different shards at the same time, the result does
+// The samples keep their order. Which sample goes into which shard follows from the sizes in the
+// tables of the source, so that several threads write different shards at the same time, the result does
 // not depend on how many they are, and a run that was stopped goes on where it was: a shard that
 // has its name is whole. Afterwards every shard is read and compared with what was put into it.
 //
@@ -47,7 +47,10 @@ struct WriteShardsOptions {
   std::string directory;              // required; made if it does not exist
   std::string format = "webdataset";  // one of KnownFormats() that is written
   /// Most bytes of a shard, for whatever holds more than one sample; 64 KiB to 2^31. Shards are
-  /// planned with what the format adds at most, so most are a little smaller.
+  /// planned by the sizes of the records and what the format adds for each field, so shards are a
+  /// little smaller, down to half for samples of a few bytes. How many fields a sample has and how
+  /// much larger its values are than its record is told by folders, and else taken from 16 samples
+  /// all over the source: where others have many more, a shard may be larger.
   std::int64_t shard_bytes = std::int64_t{1} << 30;
   std::int64_t shard_samples = std::int64_t{1} << 40;  // most samples of a shard, ≥ 1
   int threads = 0;  // that write; 0: one for each CPU, at most 16
