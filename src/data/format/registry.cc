@@ -105,8 +105,7 @@ StatusOr<std::unique_ptr<ShardReader>> OpenShard(std::shared_ptr<const StoredObj
   const std::string url = object->info().url;
   // One read tells both. A shard of a stated format with its index is spared it, unless its name
   // says that it is compressed.
-  if (options.format.empty() || index == nullptr || WithoutCompressionSuffix(url) != url ||
-      url.ends_with(".tgz")) {
+  if (options.format.empty() || index == nullptr || WithoutCompressionSuffix(url) != url) {
     AIT_ASSIGN_OR_RETURN(std::vector<std::byte> head, internal::FileHead(*object, kHeadBytes));
     if (const Compression compression = CompressionOf(head); compression != Compression::kNone) {
       AIT_ASSIGN_OR_RETURN(object, Unpack(*object, compression, Bytes(options.max_unpacked_bytes)));
