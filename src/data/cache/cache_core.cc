@@ -52,6 +52,9 @@ Status CheckOptions(const TieredCacheOptions& options) {
   if (options.disk_bytes != 0 && options.disk_directory.empty()) {
     return InvalidArgumentError("the disk tier of the cache has no disk_directory");
   }
+  if (options.threads < 1 || options.threads > 1024) {
+    return InvalidArgumentError("the cache reads by ", options.threads, " threads; give 1 to 1024");
+  }
   if (options.max_open_entries < 1 || options.unversioned_age.count() < 1 ||
       options.wait.count() < 0 || options.lease.count() < 0 || options.use_interval.count() < 0 ||
       options.retry_after.count() < 0) {
@@ -120,6 +123,7 @@ StatusOr<std::shared_ptr<CacheCore>> CacheCore::Create(std::shared_ptr<const Sto
   auto core = std::shared_ptr<CacheCore>(new CacheCore());
   core->storage_ = std::move(storage);
   core->options_ = std::move(options);
+  core->pool_ = std::make_unique<ReadPool>(core->options_.threads);
   const TieredCacheOptions& used = core->options_;
   for (const char* label : {"memory", "disk"}) {
     const bool is_memory = std::string_view(label) == "memory";

@@ -11,6 +11,7 @@
 
 #include "ait/data/cache/tiered_cache.h"
 #include "data/cache/tier_internal.h"
+#include "data/storage/read_pool_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -51,6 +52,16 @@ class CacheCore {
   /// In a child of the process that made it: locks and files are shared with the parent, so the
   /// child reads past the cache.
   bool is_forked() const { return forks_ != ForkSafeMutex::forks(); }
+  /// Each as `Read`; parts that are missing are brought at once.
+  void ReadMany(const std::shared_ptr<const CachedParts>& object,
+                std::span<ObjectRead> reads) const;
+  static StatusOr<std::unique_ptr<ObjectStream>> Stream(std::shared_ptr<const CacheCore> core,
+                                                        std::shared_ptr<const CachedParts> object,
+                                                        const StreamOptions& options);
+  /// Has a thread of the cache bring the part that holds `offset`, unless `is_over` by then. False
+  /// if there is no thread.
+  bool BringSoon(std::shared_ptr<const CachedParts> object, std::int64_t offset,
+                 std::shared_ptr<const std::atomic<bool>> is_over) const;
   /// What an object of this size takes of a budget, heads included.
   std::int64_t KeptBytes(std::int64_t size) const;
 
@@ -63,6 +74,11 @@ class CacheCore {
   Status AddTier(const std::string& label, StatusOr<std::unique_ptr<CacheShelf>> shelf,
                  std::int64_t budget_bytes);
   Status AddMemory();
+
+  /// Whether a tier has the part that holds `offset`, and it was compared.
+  bool IsReady(const CachedParts& object, std::int64_t offset) const;
+  /// Brings the part that holds `offset` into the tiers, if they take it.
+  Status Bring(const CachedParts& object, std::int64_t offset) const;
 
   PartMapHeader HeaderOf(const CachedParts& object, std::int64_t entry) const;
   /// The open file of an entry, if it was found before and is open still.
@@ -112,6 +128,7 @@ class CacheCore {
       expired_waits_{0};
   mutable std::mutex buffers_mutex_;
   mutable std::vector<std::unique_ptr<std::byte[]>> buffers_;  // a few, to use again
+  std::unique_ptr<ReadPool> pool_;  // the last member: its threads use the others
 };
 
 }  // namespace internal

@@ -163,6 +163,14 @@ Status CacheCore::Warm(const CachedParts& object, std::int64_t offset, std::uint
                   {});
 }
 
+Status CacheCore::Bring(const CachedParts& object, std::int64_t offset) const {
+  const std::int64_t inner = offset % options_.entry_bytes;
+  return ReadPart({.object = object,
+                   .entry = offset / options_.entry_bytes,
+                   .part = static_cast<int>(inner / options_.part_bytes)},
+                  {});
+}
+
 Status CacheCore::ReadPart(const Place& place, std::span<std::byte> out) const {
   Served served = Served::kAbsent;
   for (std::size_t tier = place.must_keep ? tiers_.size() - 1 : 0;
@@ -188,6 +196,7 @@ Status CacheCore::ReadPart(const Place& place, std::span<std::byte> out) const {
 }
 
 Status CacheCore::PassThrough(const Place& place, std::span<std::byte> out) const {
+  if (out.empty()) return OkStatus();  // it was to be kept, and cannot
   ++pass_through_reads_;
   pass_through_bytes_ += static_cast<std::int64_t>(out.size());
   return place.object.remote->ReadAt(
@@ -419,7 +428,7 @@ void CacheCore::NoteHit(std::size_t number, const Place& place, int last_part, C
   CacheTier& tier = *tiers_[number];
   const std::int64_t now = NowNanoseconds();
   const bool noted = tier.NoteUse(entry, now, /*always=*/place.must_keep);
-  if (place.must_keep) return;
+  if (place.must_keep || bytes == 0) return;  // nobody has used it yet
   tier.counters.hits.fetch_add(1, std::memory_order_relaxed);
   tier.counters.hit_bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
   if (tiers_.size() < 2) return;

@@ -3,6 +3,7 @@ list(APPEND _headers
   cache/stage.h
   cache/tiered_cache.h)
 list(APPEND _sources
+  cache/cache_ahead.cc
   cache/cache_core.cc
   cache/cache_read.cc
   cache/directory_shelf.cc

@@ -13,17 +13,21 @@ using internal::CachedParts;
 
 class CachedObject final : public StoredObject {
  public:
-  CachedObject(std::shared_ptr<const CacheCore> core, std::unique_ptr<CachedParts> parts)
+  CachedObject(std::shared_ptr<const CacheCore> core, std::shared_ptr<const CachedParts> parts)
       : core_(std::move(core)), parts_(std::move(parts)) {}
 
   const ObjectInfo& info() const override { return parts_->remote->info(); }
   Status ReadAt(std::int64_t offset_bytes, std::span<std::byte> out) const override {
     return core_->Read(*parts_, offset_bytes, out);
   }
+  void ReadMany(std::span<ObjectRead> reads) const override { core_->ReadMany(parts_, reads); }
+  StatusOr<std::unique_ptr<ObjectStream>> Stream(const StreamOptions& options) const override {
+    return CacheCore::Stream(core_, parts_, options);
+  }
 
  private:
   const std::shared_ptr<const CacheCore> core_;
-  const std::unique_ptr<CachedParts> parts_;
+  const std::shared_ptr<const CachedParts> parts_;  // tasks of the cache hold it too
 };
 
 }  // namespace

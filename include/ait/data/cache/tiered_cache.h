@@ -93,6 +93,8 @@ struct TieredCacheOptions {
   std::chrono::milliseconds retry_after = std::chrono::seconds(5);
   /// Most entries of a tier that this process holds open, each one descriptor.
   int max_open_entries = 256;
+  /// Parts that the cache brings at once for ReadMany and ahead of streams, over all objects.
+  int threads = 8;
   /// Gets one line for each first fault of a tier.
   LogSink* log = nullptr;
 };
@@ -154,7 +156,9 @@ class TieredCache final : public Storage {
   std::string name() const override;
 
   /// Asks the storage for the object's version, then reads that version for as long as the object
-  /// is open. Objects outlive the cache that opened them.
+  /// is open. Objects outlive the cache that opened them. ReadMany brings the parts that are
+  /// missing at once. A stream with a depth brings at least two parts ahead; its end waits for no
+  /// download, but that of the last of the cache and its objects does, for what has begun.
   /// **Errors.** Those of the storage. Reads: those of the storage; with CacheFault::kFail also
   /// those of the tiers.
   StatusOr<std::shared_ptr<const StoredObject>> Open(const std::string& url) const override;
