@@ -14,7 +14,8 @@ namespace {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 62;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 40;
 constexpr std::int64_t kMostWindow = std::int64_t{1} << 24;
-constexpr std::uint64_t kVersion = 1;  // of the orders
+constexpr std::uint64_t kVersion = 1;           // of the orders
+constexpr std::uint64_t kBucketingVersion = 2;  // of those with bucketing
 
 Status CheckSource(const PlanSource& source, bool needs_lengths) {
   if (source.count < 1) {
@@ -165,7 +166,7 @@ void DataPlan::Impl::SetUpDigest() {
     digest_ = internal::Fold(digest_, static_cast<std::uint64_t>(word));
   };
   const bool by_blocks = options_.order == SampleOrder::kBlockShuffled;
-  fold(kVersion);
+  fold(options_.bucketing.window_samples > 0 ? kBucketingVersion : kVersion);
   fold(options_.seed);
   fold(options_.order);
   fold(by_blocks ? options_.window_blocks : 0);

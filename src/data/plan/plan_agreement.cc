@@ -17,6 +17,9 @@ namespace {
 constexpr std::size_t kDifferencesShown = 3;
 using Lines = std::vector<std::string>;
 
+// What is compared of a fact.
+std::string_view Compared(std::string_view fact) { return fact.substr(0, fact.find('\t')); }
+
 std::string RankList(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size(); ++i) text += StrCat(i == 0 ? "" : ", ", ranks[i]);
@@ -66,7 +69,7 @@ std::string Differences(const std::vector<Lines>& of_rank) {
   for (std::size_t i = 0; i < longest; ++i) {
     std::map<std::string, std::vector<int>> others;
     for (std::size_t r = 1; r < of_rank.size(); ++r) {
-      if (at(of_rank[r], i) != at(of_rank[0], i)) {
+      if (Compared(at(of_rank[r], i)) != Compared(at(of_rank[0], i))) {
         others[at(of_rank[r], i)].push_back(static_cast<int>(r));
       }
     }
@@ -76,6 +79,7 @@ std::string Differences(const std::vector<Lines>& of_rank) {
       text += StrCat(", ", RankList(ranks), ranks.size() == 1 ? " has " : " have ", line);
     }
   }
+  std::replace(text.begin(), text.end(), '\t', ' ');
   if (differences > kDifferencesShown) {
     text += StrCat("; and ", differences - kDifferencesShown, " more differences");
   }
@@ -145,7 +149,8 @@ std::uint64_t HashOf(const PlannedBatch& batch) {
 
 std::uint64_t HashOf(const Lines& lines) {
   std::uint64_t hash = 0;
-  for (const std::string& line : lines) {
+  for (const std::string& fact : lines) {
+    const std::string_view line = Compared(fact);
     hash = internal::Fold(hash, line.size());
     for (const char c : line) hash = internal::Fold(hash, static_cast<unsigned char>(c));
   }

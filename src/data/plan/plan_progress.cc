@@ -122,8 +122,9 @@ std::vector<std::string> DataPlan::Impl::Facts() const {
   }
   for (std::size_t s = 0; s < sources_.size(); ++s) {
     const PlanSource& source = sources_[s];
-    facts.push_back(StrCat("source ", s, ": ", source.name, " of ", source.count,
-                           " samples, digest ", hex(source.digest)));
+    // The same data may lie at another path on each host.
+    facts.push_back(StrCat("source ", s, ": ", source.count, " samples, digest ",
+                           hex(source.digest), "\t(", source.name, ")"));
     if (options_.order == SampleOrder::kBlockShuffled) {
       facts.push_back(StrCat("blocks of source ", s, ": ", source.block_begins.size()));
     }

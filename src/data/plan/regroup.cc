@@ -29,15 +29,18 @@ Regrouped BucketWindow(std::span<const std::int64_t> lengths, std::int64_t group
   });
   Regrouped window;
   window.places.reserve(sorted.size());
-  const std::int64_t groups = static_cast<std::int64_t>(sorted.size()) / group;
-  if (groups > 0) {
-    const Permutation order(groups, SeedOf(seed, SeedRole::kGroups, key.window), key.epoch);
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const auto begin = sorted.begin() + order(g) * group;
-      window.places.insert(window.places.end(), begin, begin + group);
-    }
+  // One of the runs of the sorted window is the short one. It comes last, and which it is changes, or
+  // whoever drops what fills no batch would never see the longest.
+  const auto count = static_cast<std::int64_t>(sorted.size());
+  const std::int64_t rest = count % group;
+  const std::int64_t runs = count / group + (rest > 0 ? 1 : 0);
+  const Permutation order(runs, SeedOf(seed, SeedRole::kGroups, key.window), key.epoch);
+  const std::int64_t last = rest > 0 ? order(runs - 1) : runs;
+  for (std::int64_t r = 0; r < runs; ++r) {
+    const std::int64_t run = order(r);
+    const auto begin = sorted.begin() + run * group - (run > last ? group - rest : 0);
+    window.places.insert(window.places.end(), begin, begin + (run == last ? rest : group));
   }
-  window.places.insert(window.places.end(), sorted.begin() + groups * group, sorted.end());
   return window;
 }
 

@@ -27,8 +27,8 @@ struct WindowKey {
   bool operator==(const WindowKey&) const = default;
 };
 
-/// Sorts by length, cuts into groups of `group` samples, and shuffles all groups but a shorter last
-/// one, which stays at the end.
+/// Sorts by length, cuts into runs of `group` samples, of which one is shorter if need be, and
+/// shuffles them, the shorter one last.
 Regrouped BucketWindow(std::span<const std::int64_t> lengths, std::int64_t group,
                        std::uint64_t seed, WindowKey key);
 

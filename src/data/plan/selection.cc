@@ -29,7 +29,8 @@ StatusOr<Selection> Selection::Create(const Subset& subset, std::int64_t count) 
     }
     selection.ids_ = std::make_shared<const std::vector<std::int64_t>>(ids);
     selection.size_ = static_cast<std::int64_t>(ids.size());
-    selection.digest_ = Fold(0, static_cast<std::uint64_t>(selection.size_));
+    // No range begins so, or a list of two could be taken for one.
+    selection.digest_ = Fold(Fold(0, ~std::uint64_t{0}), static_cast<std::uint64_t>(ids.size()));
     for (const std::int64_t id : ids) {
       selection.digest_ = Fold(selection.digest_, static_cast<std::uint64_t>(id));
     }

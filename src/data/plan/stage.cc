@@ -67,7 +67,8 @@ Status Stage::SetUpTogether(const PlanStage& options, const std::vector<PlanSour
                         .selection = selections[s],
                         .size = static_cast<std::int64_t>(size)});
     epoch_size_ += segments.back().size;
-    blocks += static_cast<double>(sources[s].block_begins.size()) * (repeat + 1);
+    const std::size_t of_source = std::max<std::size_t>(sources[s].block_begins.size(), 1);
+    blocks += static_cast<double>(of_source) * (repeat + 1);
     digest_ = Fold(Fold(Fold(digest_, s), selections[s].digest()),
                    static_cast<std::uint64_t>(segments.back().size));
   }

@@ -346,11 +346,32 @@ TEST(DataPlan, HasTheDocumentedDigest) {
                                      {.first_epoch = 5,
                                       .shares = {{.subset = {.begin = 1, .end = 100, .stride = 3}},
                                                  {.repeat = 1.5, .subset = {.ids = {4, 9}}}}}}}),
-      0xb5192cf505187b10u);
+      0xe3919f0d6b038493u);
   EXPECT_EQ(digest({lengths}, {.bucketing = {.window_samples = 100, .group_samples = 10}}),
-            0xf0b63c50b40bd9fbu);
+            0xbe575785d87b6096u);
   EXPECT_EQ(digest({lengths}, {.packing = {.window_samples = 100, .row_budget = 2048}}),
             0x2d0eccb0873a155bu);
+}
+
+TEST(DataPlan, AListOfTwoIsNoRange) {
+  const auto digest = [](Subset subset) {
+    PlanStage stage;
+    stage.shares = {{.subset = std::move(subset)}};
+    return Make({Source("a", 40)}, {.stages = {stage}}).digest();
+  };
+  EXPECT_NE(digest({.ids = {4, 9}}), digest({.begin = 4, .end = 22, .stride = 9}));
+}
+
+TEST(DataPlan, SaysWhatTakesPartForThoseWhoReplaceSamples) {
+  PlanStage stage;
+  stage.shares = {{.subset = {.begin = 3, .end = 30, .stride = 3}}, {.repeat = 0}};
+  const DataPlan plan = Make({Source("a", 40), Source("b", 9)}, {.stages = {stage}});
+  EXPECT_EQ(plan.taken_count(0, 0), 9);
+  EXPECT_EQ(plan.taken_id(0, 0, 8), 27);
+  EXPECT_EQ(plan.taken_count(1, 0), std::nullopt);
+  EXPECT_EQ(plan.length(0, 1), std::nullopt);
+  EXPECT_EQ(plan.source_digest(0), plan.sources()[0].digest);
+  EXPECT_EQ(plan.source_digest(2), std::nullopt);
 }
 
 // At any time, from any thread.

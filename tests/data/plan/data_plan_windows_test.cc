@@ -38,7 +38,7 @@ DataPlan Make(std::vector<PlanSource> sources, DataPlanOptions options) {
 TEST(DataPlanWindows, GiveTheDocumentedVectors) {
   const auto lengths = VectorLengths(12);
   EXPECT_EQ(internal::BucketWindow(lengths, 5, 1, {}).places,
-            (Places{10, 7, 4, 1, 9, 0, 11, 8, 5, 2, 6, 3}));
+            (Places{8, 5, 2, 10, 7, 4, 1, 9, 6, 3, 0, 11}));
   const internal::Regrouped packed = internal::PackWindow(lengths, 12, 1, {});
   EXPECT_EQ(packed.places, (Places{1, 7, 2, 6, 0, 3, 5, 11, 9, 10, 4, 8}));
   EXPECT_EQ(packed.row_begins, (Places{0, 2, 4, 8, 10, 12}));
@@ -49,6 +49,33 @@ TEST(DataPlanWindows, GiveTheDocumentedVectors) {
   const std::vector<std::int64_t> second = {22, 11, 5, 14, 17, 2, 16, 3, 10, 9, 1, 18};
   for (std::int64_t i = 0; i < 12; ++i) {
     EXPECT_EQ(plan.At(0, 12 + i).id, second[static_cast<std::size_t>(i)]);
+  }
+}
+
+TEST(DataPlanWindows, WhatIsDroppedIsNotAlwaysTheLongest) {
+  PlanSource source = Source("texts", 47);
+  source.lengths = {.of = [](std::int64_t id) { return id; }, .digest = 1};
+  const DataPlan plan = Make({source}, {.global_batch_size = 10,
+                                        .epochs = 40,
+                                        .epoch_border = EpochBorder::kStop,
+                                        .last_batch = LastBatch::kDrop,
+                                        .bucketing = {.window_samples = 47}});
+  std::vector<int> times(47);
+  PlannedBatch batch;
+  for (DatasetState at = plan.start();; at = batch.after) {
+    ASSERT_OK(plan.NextBatch(at, Shard{}, batch));
+    if (batch.is_end) break;
+    std::int64_t longest = 0;
+    std::int64_t shortest = 47;
+    for (const PlannedSample& s : batch.samples) {
+      ++times[static_cast<std::size_t>(s.id)];
+      longest = std::max(longest, s.id);
+      shortest = std::min(shortest, s.id);
+    }
+    EXPECT_EQ(longest - shortest, 9) << "as many of like length as a batch has";
+  }
+  for (const int n : times) {
+    EXPECT_GT(n, 20);
   }
 }
 

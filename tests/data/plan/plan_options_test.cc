@@ -124,5 +124,14 @@ TEST(PlanOptions, AreRefusedWithAReason) {
                 "exclude each other");
 }
 
+TEST(PlanOptions, ASourceWithoutBlocksCountsAsOne) {
+  const PlanSource source = {.name = "a", .count = 10};
+  PlanStage stage;
+  stage.shares = {{.repeat = 1e10}};
+  const auto plan =
+      DataPlan::Create({source}, {.order = SampleOrder::kBlockShuffled, .stages = {stage}});
+  EXPECT_EQ(plan.status().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace ait

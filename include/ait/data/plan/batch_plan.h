@@ -61,7 +61,8 @@ class BatchPlan {
   /// Equal for plans that give the same samples in the same order.
   virtual std::uint64_t digest() const = 0;
   /// What all ranks must have in common, a line each such as "seed: 1", for messages that say how
-  /// plans differ; see "plan_agreement.h".
+  /// plans differ; see "plan_agreement.h". What comes after a tab is shown and not compared, such as
+  /// the path of a source.
   virtual std::vector<std::string> Facts() const { return {}; }
   /// Number of samples of an epoch, over all ranks.
   virtual std::int64_t epoch_size(std::int64_t epoch) const = 0;

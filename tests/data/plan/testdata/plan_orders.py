@@ -102,10 +102,14 @@ def first_exhausted(sizes, weights):
 
 def bucket(lengths, group, seed, epoch, window):
     ordered = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    groups = len(ordered) // group
-    order = permutation(groups, seed_of(seed, GROUPS, window), epoch) if groups else None
-    out = [i for g in range(groups) for i in ordered[order(g) * group:(order(g) + 1) * group]]
-    return out + ordered[groups * group:]
+    whole, rest = divmod(len(ordered), group)
+    runs = whole + (rest > 0)
+    order = permutation(runs, seed_of(seed, GROUPS, window), epoch)
+    short = order(runs - 1) if rest else None
+    begins = [0]
+    for run in range(runs):
+        begins.append(begins[-1] + (rest if run == short else group))
+    return [i for r in range(runs) for i in ordered[begins[order(r)]:begins[order(r) + 1]]]
 
 
 def pack(lengths, budget, seed, epoch, window):
@@ -148,10 +152,14 @@ def mixed(first_epoch, end, epoch_size, *members):
     return folded(2, first_epoch, end, *[w for m in members for w in m], epoch_size)
 
 
+def listed(*ids):
+    return folded(MASK, len(ids), *ids)
+
+
 def plan_digest(seed, order, sources, stages, window_blocks=0, bucketing=(0, 0), packing=(0, 0)):
     """sources: what is folded of each"""
     words = [w for s in sources for w in s]
-    return folded(1, seed, order, window_blocks, len(sources), *words, len(stages), *stages, *bucketing, *packing)
+    return folded(2 if bucketing[0] else 1, seed, order, window_blocks, len(sources), *words, len(stages), *stages, *bucketing, *packing)
 
 
 if __name__ == "__main__":
@@ -183,7 +191,7 @@ if __name__ == "__main__":
         plan_digest(1, 1, [one], [together(0, (0, subset(1000), 1000))]),
         plan_digest(1, 2, [(*one, 2, 0, 500)], [together(0, (0, subset(1000), 1000))], window_blocks=16),
         plan_digest(1, 0, [one, two], [mixed(0, 0, first_exhausted([1000, 60], [7, 3]), (0, subset(1000), 7), (1, subset(60), 3)),
-                                       together(5, (0, subset(33, 1, 3), 33), (1, folded(2, 4, 9), 3))]),
+                                       together(5, (0, subset(33, 1, 3), 33), (1, listed(4, 9), 3))]),
         plan_digest(1, 0, [(*one, 9)], [together(0, (0, subset(1000), 1000))], bucketing=(100, 10)),
         plan_digest(1, 0, [(*one, 9)], [together(0, (0, subset(1000), 1000))], packing=(100, 2048)),
     ]
