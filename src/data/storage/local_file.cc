@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "data/storage/local_file_internal.h"
@@ -21,8 +23,18 @@ std::int64_t CoarseNow() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-std::int64_t ChangedAt(const struct stat& stat) {
-  return std::int64_t{stat.st_mtim.tv_sec} * 1'000'000'000 + stat.st_mtim.tv_nsec;
+std::int64_t Nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+std::int64_t ChangedAt(const struct stat& stat) { return Nanoseconds(stat.st_mtim); }
+
+// Where the path leads also if the working directory changes.
+std::string Absolute(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::current_path(error);
+  return error ? path : (directory / path).string();
 }
 
 std::string_view KindOf(mode_t mode) {
@@ -59,7 +71,8 @@ StatusOr<ObjectInfo> InfoOf(const std::string& url, const std::string& path,
   }
   return ObjectInfo{.url = url,
                     .size_bytes = stat.st_size,
-                    .version = StrCat(stat.st_ino, "-", ChangedAt(stat), "-", stat.st_size)};
+                    .version = StrCat(stat.st_ino, "-", ChangedAt(stat), "-",
+                                      Nanoseconds(stat.st_ctim), "-", stat.st_size)};
 }
 
 LocalFile::LocalFile(std::string path, FileDescriptor fd, ObjectInfo info, const struct stat& stat)
@@ -67,7 +80,16 @@ LocalFile::LocalFile(std::string path, FileDescriptor fd, ObjectInfo info, const
       fd_(std::move(fd)),
       info_(std::move(info)),
       stat_(stat),
+      attributes_(new Attributes{stat, nullptr}),
       next_check_(0) {}
+
+LocalFile::~LocalFile() {
+  for (const Attributes* each = attributes_; each != nullptr;) {
+    const Attributes* const earlier = each->earlier;
+    delete each;
+    each = earlier;
+  }
+}
 
 void LocalFile::SetPolicy(CheckPolicy policy) {
   policy_ = policy;
@@ -90,7 +112,7 @@ StatusOr<std::shared_ptr<LocalFile>> LocalFile::Open(const std::string& url) {
   struct stat stat{};
   if (::fstat(fd.get(), &stat) != 0) return ErrnoError(errno, "cannot stat ", path);
   AIT_ASSIGN_OR_RETURN(ObjectInfo info, InfoOf(url, path, stat));
-  return std::make_shared<LocalFile>(std::move(path), std::move(fd), std::move(info), stat);
+  return std::make_shared<LocalFile>(Absolute(path), std::move(fd), std::move(info), stat);
 }
 
 Status LocalFile::ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> out, int fd) const {
@@ -117,14 +139,22 @@ Status LocalFile::ReadUnchecked(std::int64_t offset_bytes, std::span<std::byte> 
 
 Status LocalFile::Read(std::int64_t offset_bytes, std::span<std::byte> out) const {
   AIT_RETURN_IF_ERROR(ReadUnchecked(offset_bytes, out));
-  return CheckAfter(offset_bytes, static_cast<std::int64_t>(out.size()));
+  const auto length = static_cast<std::int64_t>(out.size());
+  return CheckAfter(offset_bytes + length, length);
 }
 
-Status LocalFile::CheckAfter(std::int64_t offset_bytes, std::int64_t length_bytes) const {
-  // The last read of a file that is read in parts looks at its path, too.
-  const bool is_end = offset_bytes > 0 && offset_bytes + length_bytes == info_.size_bytes;
-  if (is_end || CoarseNow() >= next_check_.load(std::memory_order_relaxed)) return Check();
-  if (length_bytes < policy_.large_bytes) return OkStatus();
+Status LocalFile::CheckAfter(std::int64_t end_bytes, std::int64_t length_bytes) const {
+  // The last read of a file that is read in parts looks at its path, too; one that is read at once
+  // is of one file in any case.
+  const bool is_end = end_bytes == info_.size_bytes;
+  const bool is_whole = is_end && length_bytes == end_bytes;
+  if ((is_end && !is_whole) || CoarseNow() >= next_check_.load(std::memory_order_relaxed)) {
+    return Check();
+  }
+  return is_whole || length_bytes >= policy_.large_bytes ? CheckOpen() : OkStatus();
+}
+
+Status LocalFile::CheckOpen() const {
   struct stat now{};
   if (::fstat(fd_.get(), &now) != 0) return ErrnoError(errno, "cannot stat ", path_);
   return Compare(now);
@@ -148,10 +178,40 @@ Status LocalFile::Check() const {
   return status;
 }
 
+bool LocalFile::IsKnown(const struct stat& now) const {
+  const Attributes* latest = attributes_.load(std::memory_order_acquire);
+  while (true) {
+    const std::int64_t changed = Nanoseconds(now.st_ctim);
+    for (const Attributes* each = latest; each != nullptr; each = each->earlier) {
+      if (changed == Nanoseconds(each->stat.st_ctim)) return true;
+    }
+    const struct stat& then = latest->stat;
+    const bool is_explained = now.st_nlink != then.st_nlink || now.st_mode != then.st_mode ||
+                              now.st_uid != then.st_uid || now.st_gid != then.st_gid;
+    struct stat named{};
+    if (!is_explained && ::stat(path_.c_str(), &named) == 0 && named.st_ino == stat_.st_ino &&
+        named.st_dev == stat_.st_dev) {
+      return false;  // nor was it renamed
+    }
+    auto added = std::make_unique<Attributes>(now, latest);
+    if (attributes_.compare_exchange_strong(latest, added.get(), std::memory_order_acq_rel)) {
+      static_cast<void>(added.release());
+      return true;
+    }
+  }
+}
+
 Status LocalFile::Compare(const struct stat& now) const {
-  if (now.st_size == stat_.st_size && ChangedAt(now) == ChangedAt(stat_)) return OkStatus();
-  next_check_.store(0, std::memory_order_relaxed);
   const bool is_same_file = now.st_ino == stat_.st_ino && now.st_dev == stat_.st_dev;
+  if (now.st_size == stat_.st_size && ChangedAt(now) == ChangedAt(stat_)) {
+    if (!is_same_file || IsKnown(now)) return OkStatus();
+    next_check_.store(0, std::memory_order_relaxed);
+    return AbortedError(path_, " was written to and given its old time of change again, or its ",
+                        "attributes were set, since it was opened (ctime ",
+                        Nanoseconds(now.st_ctim), " ns, was ", Nanoseconds(stat_.st_ctim),
+                        "); files must not change while they are read");
+  }
+  next_check_.store(0, std::memory_order_relaxed);
   if (is_same_file && now.st_size < stat_.st_size) {
     return DataLossError(path_, " has become shorter: ", now.st_size, " bytes, it had ",
                          stat_.st_size, " when it was opened");

@@ -39,6 +39,9 @@ class LocalFile {
  public:
   static StatusOr<std::shared_ptr<LocalFile>> Open(const std::string& url);
   LocalFile(std::string path, FileDescriptor fd, ObjectInfo info, const struct stat& stat);
+  ~LocalFile();
+  LocalFile(const LocalFile&) = delete;
+  LocalFile& operator=(const LocalFile&) = delete;
 
   const ObjectInfo& info() const { return info_; }
   const std::string& path() const { return path_; }
@@ -56,19 +59,30 @@ class LocalFile {
     return ReadUnchecked(offset_bytes, out, fd_.get());
   }
   /// Looks, if the policy says so after a read of so many bytes that ends there.
-  Status CheckAfter(std::int64_t offset_bytes, std::int64_t length_bytes) const;
+  Status CheckAfter(std::int64_t end_bytes, std::int64_t length_bytes) const;
+  /// Looks at the open file.
+  Status CheckOpen() const;
   /// Looks, at the open file and at its path.
   Status Check() const;
   /// A second descriptor of the same file, opened with flags beside O_RDONLY, such as O_DIRECT.
   StatusOr<FileDescriptor> OpenAgain(int flags) const;
 
  private:
+  // What a file of unchanged contents may look like: others may link, rename, or allow it meanwhile.
+  struct Attributes {
+    struct stat stat;
+    const Attributes* earlier;
+  };
+
   Status Compare(const struct stat& now) const;
+  // Whether what changed its ctime since the last look was not its contents.
+  bool IsKnown(const struct stat& now) const;
 
   const std::string path_;
   const FileDescriptor fd_;
   const ObjectInfo info_;
   const struct stat stat_;
+  mutable std::atomic<const Attributes*> attributes_;  // owned, with all earlier ones
   CheckPolicy policy_;
   mutable std::atomic<std::int64_t> next_check_;  // in nanoseconds of the coarse clock
 };

@@ -21,6 +21,29 @@ constexpr int kNetworkDepth = 4;                 // the same
 constexpr std::size_t kManyReads = 8;            // from so many on a mapping can win
 constexpr std::int64_t kSmallRead = 32 << 10;    // up to here
 
+// Looks at the file before it gives the last block, when all have been read.
+class LocalStream final : public ObjectStream {
+ public:
+  LocalStream(std::shared_ptr<const internal::LocalFile> file, std::unique_ptr<ObjectStream> blocks,
+              std::int64_t length_bytes)
+      : file_(std::move(file)), blocks_(std::move(blocks)), left_(length_bytes) {}
+
+  StatusOr<ByteView> Next() override {
+    AIT_RETURN_IF_ERROR(status_);
+    AIT_ASSIGN_OR_RETURN(ByteView block, blocks_->Next());
+    left_ -= static_cast<std::int64_t>(block.size_bytes());
+    if (left_ == 0 && !block.is_empty()) status_ = file_->Check();
+    AIT_RETURN_IF_ERROR(status_);
+    return block;
+  }
+
+ private:
+  const std::shared_ptr<const internal::LocalFile> file_;
+  const std::unique_ptr<ObjectStream> blocks_;
+  std::int64_t left_;
+  Status status_;
+};
+
 class LocalObject final : public StoredObject {
  public:
   LocalObject(std::shared_ptr<const internal::LocalFile> file,
@@ -35,13 +58,14 @@ class LocalObject final : public StoredObject {
   }
 
   void ReadMany(std::span<ObjectRead> reads) const override {
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0, end = 0;
     bool all_fit = true;
     for (ObjectRead& read : reads) {
       const auto length = static_cast<std::int64_t>(read.out.size());
       read.status = CheckRange(info(), read.offset_bytes, length);
       all_fit = all_fit && read.status.ok();
       bytes += length;
+      end = std::max(end, read.offset_bytes + length);
     }
     if (bytes == 0) return;
     if (!all_fit) {  // a mistake of the caller, who is not to wait for the fast way
@@ -57,7 +81,7 @@ class LocalObject final : public StoredObject {
     } else {
       internal::ReadTogether(*file_, chooser_->pool().get(), reads);
     }
-    const Status unchanged = file_->CheckAfter(0, bytes);
+    const Status unchanged = file_->CheckAfter(end, bytes);
     if (unchanged.ok()) return;
     for (ObjectRead& read : reads) {
       if (read.status.ok()) read.status = unchanged;
@@ -71,7 +95,8 @@ class LocalObject final : public StoredObject {
     StreamOptions fitted = options;
     if (choice.streams == LocalEngine::kUring) {
       auto stream = internal::StreamByRing(file_, choice.direct_alignment, range, options);
-      if (stream.ok() || stream.status().code() == StatusCode::kAborted) return stream;
+      if (stream.ok()) return Checked(*std::move(stream), range);
+      if (stream.status().code() == StatusCode::kAborted) return stream;
       chooser_->Warn(*file_, LocalEngine::kUring, stream.status());
     } else if (choice.streams == LocalEngine::kNetwork) {
       fitted.block_bytes = std::max(fitted.block_bytes, kNetworkBlock);
@@ -82,12 +107,20 @@ class LocalObject final : public StoredObject {
       // In a forked child nothing is read ahead. The stream holds the file.
       fitted.depth = 0;
       auto holder = std::make_shared<LocalObject>(file_, chooser_);
-      return internal::StreamByReads(*holder, fitted, holder);
+      AIT_ASSIGN_OR_RETURN(auto stream, internal::StreamByReads(*holder, fitted, holder));
+      return Checked(std::move(stream), range);
     }
-    return internal::StreamByPool(file_, std::move(pool), range, fitted);
+    AIT_ASSIGN_OR_RETURN(auto stream,
+                         internal::StreamByPool(file_, std::move(pool), range, fitted));
+    return Checked(std::move(stream), range);
   }
 
  private:
+  std::unique_ptr<ObjectStream> Checked(std::unique_ptr<ObjectStream> stream,
+                                        internal::StreamRange range) const {
+    return std::make_unique<LocalStream>(file_, std::move(stream), range.end - range.begin);
+  }
+
   // The mapping, if that is how small reads of this file are done.
   const internal::MappedFile* Mapped() const {
     std::call_once(mapping_, [this] {

@@ -38,6 +38,7 @@ StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const LocalFile& file) {
 MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(data_), bytes_); }
 
 void MappedFile::Read(const LocalFile& file, std::span<ObjectRead> reads) const {
+  const std::span<ObjectRead> all = reads;
   while (!reads.empty()) {
     const std::size_t tried = std::min(reads.size(), kMostAtOnce);
     const std::size_t done = Copy(reads.first(tried));
@@ -47,6 +48,12 @@ void MappedFile::Read(const LocalFile& file, std::span<ObjectRead> reads) const 
     ObjectRead& failed = reads.front();
     failed.status = file.ReadUnchecked(failed.offset_bytes, failed.out);
     reads = reads.subspan(1);
+  }
+  // Where the file was cut inside a page the mapping has zeros.
+  const Status unchanged = file.CheckOpen();
+  if (unchanged.ok()) return;
+  for (ObjectRead& read : all) {
+    if (read.status.ok()) read.status = unchanged;
   }
 }
 

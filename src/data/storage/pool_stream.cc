@@ -29,7 +29,8 @@ class Descriptor {
   Status Read(std::int64_t offset_bytes, std::span<std::byte> out) const {
     AIT_RETURN_IF_ERROR(
         file_->ReadUnchecked(offset_bytes, out, own_.is_open() ? own_.get() : file_->fd()));
-    return file_->CheckAfter(offset_bytes, static_cast<std::int64_t>(out.size()));
+    const auto length = static_cast<std::int64_t>(out.size());
+    return file_->CheckAfter(offset_bytes + length, length);
   }
 
  private:

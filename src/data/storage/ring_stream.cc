@@ -91,7 +91,8 @@ class RingStream final : public ObjectStream {
       // Whatever it was, pread knows how to go on, or can say why not.
       AIT_RETURN_IF_ERROR(file_->ReadUnchecked(offset, wanted));
     }
-    AIT_RETURN_IF_ERROR(file_->CheckAfter(offset, static_cast<std::int64_t>(wanted.size())));
+    const auto length = static_cast<std::int64_t>(wanted.size());
+    AIT_RETURN_IF_ERROR(file_->CheckAfter(offset + length, length));
     ByteView view(wanted, std::move(slot.block));
     under_way_.pop_front();
     return view;

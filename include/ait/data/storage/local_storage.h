@@ -55,8 +55,9 @@ struct LocalStorageOptions {
   /// Bytes of all that is read again and again, for the choice: what fits into memory goes through
   /// the page cache also when it is cold. 0: unknown, so a cold file is thought to be read once.
   std::int64_t data_bytes = 0;
-  /// Reads of 64 KiB and more check that the file is as it was; of smaller ones, one in this time.
-  /// Of a network's files all, and no more often than every 3 s. 0: every read.
+  /// Reads of 64 KiB and more, and the end of a file or stream, check that the file is as it was; of
+  /// smaller reads, one in this time. Of a network's files all, and no more often than every 3 s.
+  /// 0: every read.
   std::chrono::milliseconds check_interval{100};
   LogSink* log = nullptr;  // hears which engine was chosen, and why; outlives the storage
 };

@@ -37,7 +37,7 @@ namespace ait::inline v0 {
 struct ObjectInfo {
   std::string url;              // a path, or scheme://…; opens it again in the same storage
   std::int64_t size_bytes = 0;  // ≥ 0
-  /// Differs whenever the contents do: an ETag, or for a file its inode, time of change and size.
+  /// Differs whenever the contents do: an ETag, or for a file its inode, times of change and size.
   /// Empty if the storage cannot say.
   std::string version;
 };
