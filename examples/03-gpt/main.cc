@@ -31,6 +31,11 @@ std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 void Interrupt(int) { interrupted = true; }
 
+constexpr int kBatchesAhead = 32;
+ait::Bytes BatchBytes(const GptConfig& config) {  // of one rank, with its sample ids
+  return ait::Bytes(config.batch * (config.context + 2) * std::int64_t{sizeof(std::int64_t)});
+}
+
 /// The number of rank 0, on all ranks.
 ait::StatusOr<double> OfRankZero(ait::Communicator& communicator, double number) {
   double numbers[] = {number};
@@ -51,7 +56,8 @@ ait::Status Train(const Options& options) {
                                              .global_batch_size = config.batch * all.size().value(),
                                              .shard = world->shard(),
                                              .seed = options.seed,
-                                             .epochs = ait::kUnlimitedEpochs}));
+                                             .epochs = ait::kUnlimitedEpochs,
+                                             .prefetch = BatchBytes(config) * kBatchesAhead}));
   AIT_RETURN_IF_ERROR(data.AgreeOver(all));
   AIT_RETURN_IF_ERROR(data.CheckVocabulary(config.vocabulary));
 
@@ -84,7 +90,8 @@ ait::Status Train(const Options& options) {
                                            static_cast<double>(config.batch * all.size().value()),
                         .progress_fraction = used,
                         .data_wait = [&data] { return data.TakeWait().wait; }});
-  ait::IoExperiment<ait::TokenBatch> experiment({}, [&data] { return data.Next(); });
+  ait::IoExperiment<ait::TokenBatch> experiment({.ahead = kBatchesAhead},
+                                                [&data] { return data.Next(); });
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, Interrupt);
 
   while (!trainer.done()) {

@@ -94,7 +94,8 @@ ait::Status TrainOnImages(const TrainOptions& options) {
        .steps_per_epoch = static_cast<double>(steps_per_epoch),
        .data_wait = [&] { return data.loader.TakeWait().wait; }});
   ait::IoExperiment<ait::DataBatch> experiment(
-      {}, [&] { return data.loader.Next(); }, ait::CopyBatch);
+      {.ahead = ait::LoaderOptions().max_ahead}, [&] { return data.loader.Next(); },
+      ait::CopyBatch);
   while (!trainer.done()) {
     const ait::DataBatch* batch = options.io_experiment ? experiment.Next() : data.loader.Next();
     if (batch == nullptr) break;

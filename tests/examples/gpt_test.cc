@@ -66,7 +66,7 @@ TEST_F(GptExample, SaysWhatTheDataCosts) {
   Process run = Process::Spawn(
       {.program = AIT_PROGRAM,
        .args = {"run", "-n", "2", "--", AIT_GPT, "train", "--data", Pack(5000), "--out",
-                folder_ / "run", "--size", "tiny", "--steps", "130", "--io-experiment", "1"},
+                folder_ / "run", "--size", "tiny", "--steps", "180", "--io-experiment", "1"},
        .timeout = std::chrono::seconds(120)});
   run.ExpectExit(0, "data: a step takes");
   ASSERT_OK_AND_ASSIGN(const auto metrics, ReadMetricsLog(folder_ / "run/metrics.jsonl"));
