@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/storage/read_stream_internal.h"
+#include "data/storage/uri_internal.h"
 
 namespace ait::inline v0 {
 namespace {
@@ -34,7 +35,9 @@ Status CheckRange(const ObjectInfo& info, std::int64_t offset_bytes, std::int64_
       length_bytes <= info.size_bytes - offset_bytes) {
     return OkStatus();
   }
-  return OutOfRangeError(info.url, ": ", length_bytes, " bytes from byte ", offset_bytes,
+  const bool is_path = internal::SchemeOf(info.url).empty();
+  return OutOfRangeError(is_path ? info.url : internal::WithoutSecrets(info.url), ": ",
+                         length_bytes, " bytes from byte ", offset_bytes,
                          " lie beyond its end, at ", info.size_bytes);
 }
 

@@ -139,5 +139,10 @@ TEST(StorageTest, AnErrorOfAStreamComesInItsPlaceAndStays) {
   }
 }
 
+TEST(CheckRange, ShowsNoSignatureOfAUrl) {
+  const ObjectInfo info = {.url = "https://host/a?X-Amz-Signature=5ecret", .size_bytes = 10};
+  EXPECT_EQ(Message(CheckRange(info, 5, 6)).find("5ecret"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ait
