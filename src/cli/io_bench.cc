@@ -21,6 +21,7 @@
 #include "cli/io_bench_data.h"
 #include "cli/program.h"
 #include "cli/topic.h"
+#include "data/storage/uri_internal.h"
 
 namespace ait::cli {
 namespace {
@@ -209,7 +210,11 @@ class IoBench {
     for (const bool cold : {true, false}) {
       if (!(cold ? request_.cold : request_.warm)) continue;
       cache_ = cold ? "cold" : "warm";
-      if (!cold) AIT_RETURN_IF_ERROR(MeasurePlain(material_.file, Shape(1 << 20, 0)).status());
+      if (!cold) {
+        IoBenchShape all = Shape(1 << 20, 0);
+        all.most_seconds = std::numeric_limits<double>::infinity();  // else it is warm in part
+        AIT_RETURN_IF_ERROR(MeasurePlain(material_.file, all).status());
+      }
       AIT_RETURN_IF_ERROR(Sequential());
       AIT_RETURN_IF_ERROR(Random());
       AIT_RETURN_IF_ERROR(Files());
@@ -234,7 +239,9 @@ class IoBench {
   Status Remote() {
     AIT_ASSIGN_OR_RETURN(const auto storage, OpenStorage(request_.path));
     AIT_ASSIGN_OR_RETURN(const ObjectInfo info, storage->Stat(request_.path));
-    Say(StrCat(info.url, " by ", storage->name(), ": ", info.size_bytes, " bytes"));
+    bytes_ = std::min(info.size_bytes, request_.size_bytes);
+    Say(StrCat(internal::WithoutSecrets(info.url), " by ", storage->name(), ": ", info.size_bytes,
+               " bytes"));
     std::fputs(IoBenchHeader().c_str(), stdout);
     cache_ = "as it is";
     for (const std::int64_t block : request_.blocks) {
@@ -244,6 +251,7 @@ class IoBench {
       }
     }
     for (const std::int64_t block : request_.random_blocks) {
+      if (!Fits(block)) continue;
       for (const int together : {1, 64}) {
         AIT_RETURN_IF_ERROR(Row(
             "", [&] { return MeasureRandom(*storage, request_.path, Shape(block, together)); }));
@@ -256,8 +264,17 @@ class IoBench {
     AIT_ASSIGN_OR_RETURN(const auto files, LocalStorage::Create());
     if (request_.cold) AIT_RETURN_IF_ERROR(Drop());
     AIT_ASSIGN_OR_RETURN(const EngineChoice choice, files->Explain(material_.file));
+    bytes_ = std::min(choice.size_bytes, request_.size_bytes);
     Say(StrCat(material_.file, " would go: ", ToString(choice)));
     return OkStatus();
+  }
+
+  bool Fits(std::int64_t block) {
+    if (block <= bytes_) return true;
+    if (cache_ != "warm" || !request_.cold) {
+      Say(StrCat("no random reads of ", block, " bytes: there are ", bytes_));
+    }
+    return false;
   }
 
   IoBenchShape Shape(std::int64_t block, int depth) const {
@@ -306,6 +323,7 @@ class IoBench {
 
   Status Random() {
     for (const std::int64_t block : request_.random_blocks) {
+      if (!Fits(block)) continue;
       for (const LocalEngine engine : request_.engines) {
         if (engine == LocalEngine::kUring) continue;  // reads as pread does
         AIT_ASSIGN_OR_RETURN(const auto files, LocalStorage::Create({.engine = engine}));
@@ -335,6 +353,7 @@ class IoBench {
   const Material& material_;
   std::string cache_;
   double kept_ = 0;
+  std::int64_t bytes_ = 0;  // that are read
   std::vector<IoBenchRow> rows_;
   std::vector<std::string> about_;
 };
@@ -348,7 +367,9 @@ int Run(const cxxopts::ParseResult& parsed) {
   if (const Status measured = bench.Run(); !measured.ok()) return Fail("bench", measured);
   if (request->json.empty()) return kSuccess;
   std::ofstream file(request->json);
-  file << IoBenchJson(request->path, bench.about(), bench.rows());
+  file << IoBenchJson(
+      IsRemote(request->path) ? internal::WithoutSecrets(request->path) : request->path,
+      bench.about(), bench.rows());
   if (!file.flush()) return Fail("bench", UnavailableError("cannot write ", request->json));
   return kSuccess;
 }
