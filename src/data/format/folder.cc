@@ -23,11 +23,10 @@ struct File {
   std::int64_t size_bytes = 0;
   std::string version;
   std::size_t key_bytes = 0;  // the key is so much of `path`
+  std::string field = {};     // what follows its dot, in lower case as in tars
 
   std::string_view key() const { return std::string_view(path).substr(0, key_bytes); }
-  std::string_view extension() const {
-    return std::string_view(path).substr(std::min(path.size(), key_bytes + 1));
-  }
+  std::string_view extension() const { return field; }
 };
 
 class Folder final : public SampleSource {
@@ -177,6 +176,8 @@ StatusOr<std::shared_ptr<const SampleSource>> OpenFolder(std::shared_ptr<const S
     } else if (!SplitByKey(file)) {
       continue;
     }
+    file.field = internal::LowerCase(
+        std::string_view(file.path).substr(std::min(file.path.size(), file.key_bytes + 1)));
     const std::size_t slash = file.path.find('/');
     if (options.labels == FolderLabels::kTop) {
       if (slash == std::string::npos) {

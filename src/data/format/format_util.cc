@@ -74,7 +74,16 @@ std::string_view DirectoryOf(std::string_view url) {
 
 bool HasExtension(std::string_view url, std::string_view extension) {
   const std::string_view name = BaseName(WithoutCompressionSuffix(url));
-  return name.size() > extension.size() && name.ends_with(extension);
+  return name.size() > extension.size() &&
+         LowerCase(name.substr(name.size() - extension.size())) == extension;
+}
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
 }
 
 bool BeginsWith(std::span<const std::byte> bytes, std::string_view magic) {

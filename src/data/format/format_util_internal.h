@@ -42,7 +42,10 @@ std::int64_t ArrayBytes(DType dtype, const std::vector<std::int64_t>& shape);
 std::string_view BaseName(std::string_view url);
 /// The URL up to its last component, with the slash; empty if there is none.
 std::string_view DirectoryOf(std::string_view url);
-/// Whether a name ends in `extension` (with its dot), before ".gz", ".zst", ".zstd" or ".lz4".
+/// A to Z made lower case; other bytes stay.
+std::string LowerCase(std::string_view text);
+/// Whether a name ends in `extension` (with its dot, in lower case), before ".gz", ".zst", ".zstd" or
+/// ".lz4". The case of the name does not matter.
 bool HasExtension(std::string_view url, std::string_view extension);
 
 bool BeginsWith(std::span<const std::byte> bytes, std::string_view magic);

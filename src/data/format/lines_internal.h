@@ -33,8 +33,8 @@ StatusOr<std::vector<RecordExtent>> FindLines(const StoredObject& object, LineRu
 StatusOr<std::vector<ByteView>> SplitCsv(const ByteView& record);
 
 /// The members of a JSON object as fields: texts; numbers and booleans as arrays without
-/// dimensions; lists of them, also of lists of equal length, as arrays; anything else as JSON text.
-/// A null is no field. Numbers are int64, or float64 if one of them has a fraction or exponent.
+/// dimensions; lists of them, also of lists of equal length, as arrays; anything else as JSON text,
+/// as it stands in the record. A null is no field. Numbers are int64, or float64 if one of them has a fraction or exponent.
 /// **Errors.** InvalidArgument: no JSON object, a repeated name, a number that int64 cannot hold.
 Status DecodeJsonLine(const ByteView& record, Sample& sample);
 

@@ -50,6 +50,21 @@ TEST_F(FolderTest, FilesOfOneKeyAreOneSample) {
   EXPECT_EQ(samples[1].key, "dog/0");
 }
 
+TEST_F(FolderTest, TheCaseOfAnExtensionDoesNotMatter) {
+  Put("IMG_1.JPG", "j");
+  Put("IMG_1.Cls", "7");
+  Put("IMG_2.JPG", "k");
+  ASSERT_OK_AND_ASSIGN(const auto source, OpenSamples(storage_, directory_.path()));
+  const std::vector<Sample> samples = ReadAll(*source);
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[0].key, "IMG_1");
+  ASSERT_NE(samples[0].Find("jpg"), nullptr);
+  EXPECT_EQ(samples[0].Find("jpg")->value.text(), "j");
+  ASSERT_NE(samples[0].Find("cls"), nullptr);
+  Put("IMG_2.jpg", "two of one field");
+  EXPECT_THAT(Open(), StatusIs(StatusCode::kInvalidArgument, HasSubstr("IMG_2.jpg")));
+}
+
 TEST_F(FolderTest, EveryFileMayBeASampleWithItsDirectoryAsClass) {
   Put("b/1.jpg", "j");
   Put("a/x.y.png", "p");

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "data/format/shard_test_support.h"
 
 namespace ait {
@@ -97,8 +99,24 @@ TEST(LinesTest, MembersOfJsonBecomeFields) {
   EXPECT_EQ(Numbers<std::int64_t>(first.Find("v")), Integers({1, 2}));
   EXPECT_EQ(first.Find("m")->shape, Integers({2, 1}));
   EXPECT_EQ(first.Find("none"), nullptr);
-  EXPECT_EQ(samples[1].Find("o")->value.text(), "{\"a\":[1]}");
-  EXPECT_EQ(samples[1].Find("ragged")->value.text(), "[1,\"x\"]");
+  EXPECT_EQ(samples[1].Find("o")->value.text(), "{\"a\": [1]}");
+  EXPECT_EQ(samples[1].Find("ragged")->value.text(), "[1, \"x\"]");
+}
+
+TEST(LinesTest, ObjectsOfJsonStayAsTheyStand) {
+  const std::string line =
+      R"( { "z" : {"b": 1, "a":[{"x":"}\\"}] , "b":2} ,"big":-9223372036854775808,"n\"":[ 1.5,1e3 ],)"
+      R"("m":[1, {"d":18446744073709551616,"c":0}],"e":"","s":"a,:}\"]" } )";
+  ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(ObjectOf("a.jsonl", line)));
+  ASSERT_OK_AND_ASSIGN(const Sample sample, shard->ReadRecord(0));
+  ASSERT_EQ(sample.fields.size(), 6u);
+  EXPECT_EQ(sample.Find("z")->value.text(), R"({"b": 1, "a":[{"x":"}\\"}] , "b":2})");
+  EXPECT_EQ(sample.Find("m")->value.text(), R"([1, {"d":18446744073709551616,"c":0}])");
+  EXPECT_EQ(Numbers<std::int64_t>(sample.Find("big")),
+            Integers({std::numeric_limits<std::int64_t>::min()}));
+  EXPECT_EQ(Numbers<double>(sample.Find("n\"")), std::vector<double>({1.5, 1000}));
+  EXPECT_EQ(sample.Find("e")->value.text(), "");
+  EXPECT_EQ(sample.Find("s")->value.text(), "a,:}\"]");
 }
 
 TEST(LinesTest, JsonIsStrict) {
@@ -106,8 +124,12 @@ TEST(LinesTest, JsonIsStrict) {
   const std::string deep_end(100, ']');
   for (const std::string& line :
        {std::string("{"), std::string("[1]"), std::string("{} x"), std::string("{\"a\":1,\"a\":2}"),
-        std::string("{\"a\":NaN}"), std::string("{\"a\":18446744073709551615}"),
-        "{\"a\":" + deep + deep_end + "}", std::string("{\"a\":\"\xff\"}")}) {
+        std::string("{\"a\":NaN}"), std::string("{\"a\":18446744073709551616}"),
+        std::string("{\"a\":-9223372036854775809}"),
+        std::string("{\"a\":[1,18446744073709551616]}"), std::string("{\"a\":1}\0garbage", 16),
+        std::string("\xef\xbb\xbf\xef\xbb\xbf{}"), std::string("{\"a\":1,\"\\u0061\":2}"),
+        std::string("{\"a\":18446744073709551615}"), "{\"a\":" + deep + deep_end + "}",
+        std::string("{\"a\":\"\xff\"}")}) {
     ASSERT_OK_AND_ASSIGN(const auto shard, OpenShard(ObjectOf("a.jsonl", line)));
     ASSERT_EQ(shard->record_count(), 1);
     EXPECT_THAT(shard->ReadRecord(0), StatusIs(StatusCode::kInvalidArgument)) << line;

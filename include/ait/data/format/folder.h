@@ -7,7 +7,7 @@
 // Good to start with and as the input of `ait pack`; every sample costs an open, so that shards are
 // many times faster for small files. Files that share a name up to the first dot of their last
 // component are one sample, as in WebDataset: a/1.jpg and a/1.txt become the sample "a/1" with the
-// fields "jpg" and "txt".
+// fields "jpg" and "txt"; the names of fields are in lower case.
 //
 //   AIT_ASSIGN_OR_RETURN(auto cats, OpenFolder(storage, "pets", {.labels = FolderLabels::kTop}));
 //
