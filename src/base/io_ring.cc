@@ -2,6 +2,7 @@
 #include "base/io_ring.h"
 
 #include <liburing.h>
+#include <sched.h>
 
 #include <cerrno>
 
@@ -38,16 +39,26 @@ class Uring final : public IoRing {
     }
     io_uring_sqe_set_data(entry, request.tag);
     int result = 0;
-    do {
+    for (int tries = 0; tries < kMostTries; ++tries) {
       result = io_uring_submit(&ring_);
-    } while (result == -EINTR || result == -EAGAIN);
-    return result < 0 ? ErrnoError(-result, "io_uring: submitting a request") : OkStatus();
+      if (result > 0) return OkStatus();
+      if (result != 0 && result != -EINTR && result != -EAGAIN) break;
+      ::sched_yield();
+    }
+    // The entry stays in the ring and goes with the next submission: it must not touch the memory
+    // of a request that the caller was told has not begun.
+    io_uring_prep_nop(entry);
+    io_uring_sqe_set_data(entry, this);
+    return ErrnoError(result < 0 ? -result : EAGAIN, "io_uring: submitting a request");
   }
 
   StatusOr<std::optional<Done>> Poll() override {
-    io_uring_cqe* entry = nullptr;
-    if (io_uring_peek_cqe(&ring_, &entry) != 0) return std::optional<Done>();
-    return std::optional<Done>(Take(entry));
+    while (true) {
+      io_uring_cqe* entry = nullptr;
+      if (io_uring_peek_cqe(&ring_, &entry) != 0) return std::optional<Done>();
+      const Done done = Take(entry);
+      if (done.tag != this) return std::optional<Done>(done);
+    }
   }
 
   StatusOr<Done> Wait() override {
@@ -56,11 +67,14 @@ class Uring final : public IoRing {
       const int result = io_uring_wait_cqe(&ring_, &entry);
       if (result == -EINTR || result == -EAGAIN) continue;
       if (result != 0) return ErrnoError(-result, "io_uring: waiting for requests");
-      return Take(entry);
+      const Done done = Take(entry);
+      if (done.tag != this) return done;
     }
   }
 
  private:
+  static constexpr int kMostTries = 1000;  // of a submission that the kernel has no memory for
+
   Done Take(io_uring_cqe* entry) {
     const Done done = {io_uring_cqe_get_data(entry), entry->res};
     io_uring_cqe_seen(&ring_, entry);
