@@ -89,7 +89,8 @@ Status ReadHeader(std::span<const std::byte> file, Codec& codec, PngHeader& head
     png_set_crc_action(codec.png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_set_user_limits(codec.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ours come with a text
     png_set_chunk_malloc_max(codec.png, 8'000'000);
-    png_set_chunk_cache_max(codec.png, 100);
+    // Chunks that change no pixel (texts, profiles, times) are read over: each may unpack to that.
+    png_set_keep_unknown_chunks(codec.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(codec.png, codec.info);
   });
   if (codec.info == nullptr) return ResourceExhaustedError("no memory to read a PNG");

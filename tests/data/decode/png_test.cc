@@ -2,6 +2,12 @@
 #include "ait/data/decode/png.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <zlib.h>
+
+#include <span>
+#include <string>
+#include <vector>
 
 #include "ait/data/decode/image_ops.h"
 #include "data/decode/decode_test_support.h"
@@ -90,6 +96,41 @@ TEST(PngTest, WhatIsNotAllowedIsSaid) {
   EXPECT_THAT(DecodePng({}, {}), StatusIs(StatusCode::kDataLoss, HasSubstr("no PNG")));
   EXPECT_THAT(EncodePng(WavyImage(2, 2, 1), {.compression = 10}),
               StatusIs(StatusCode::kInvalidArgument));
+}
+
+TEST(PngTest, TextsAreNotUnpacked) {
+  // 90 texts that unpack to 7 MB each.
+  const std::vector<unsigned char> text(7'000'000, 'x');
+  uLongf packed_bytes = compressBound(text.size());
+  std::vector<unsigned char> packed(packed_bytes);
+  ASSERT_EQ(compress(packed.data(), &packed_bytes, text.data(), text.size()), Z_OK);
+  std::string chunk = "zTXt" + std::string("key\0\0", 5);
+  chunk.append(reinterpret_cast<const char*>(packed.data()), packed_bytes);
+  const auto put = [](std::string& to, std::size_t value) {
+    for (const int shift : {24, 16, 8, 0}) to += static_cast<char>(value >> shift);
+  };
+  std::string whole;
+  put(whole, chunk.size() - 4);
+  const auto crc =
+      crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size()));
+  whole += chunk;
+  put(whole, crc);
+  ASSERT_OK_AND_ASSIGN(std::vector<std::byte> file, EncodePng(WavyImage(5, 4, 3), {}));
+  const auto plain = file;
+  for (int i = 0; i < 90; ++i) {
+    const auto bytes = std::as_bytes(std::span(whole));
+    file.insert(file.begin() + 33, bytes.begin(), bytes.end());  // behind the first chunk
+  }
+  const auto peak_kib = [] {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const auto before = peak_kib();
+  ASSERT_OK_AND_ASSIGN(const Image image, DecodePng(file, {}));
+  EXPECT_LT(peak_kib() - before, 200 << 10);
+  ASSERT_OK_AND_ASSIGN(const Image expected, DecodePng(plain, {}));
+  EXPECT_EQ(Pixels(image.view()), Pixels(expected.view()));
 }
 
 }  // namespace
