@@ -51,6 +51,7 @@ class TableShard final : public ShardReader {
 
   // What is decoded was made by the plug-in in this process, so its lengths are right.
   Status Decode(std::int64_t record, const ByteView& bytes, Sample& sample) const override {
+    sample.id = record;  // as SampleBuilder::SetKey
     sample.key = std::to_string(record);
     sample.fields.clear();
     std::size_t at = 0;

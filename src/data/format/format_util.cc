@@ -144,7 +144,10 @@ std::string DescribeRecord(const ShardReader& shard, std::int64_t record) {
                 shard.extent(record).offset_bytes);
 }
 
+// The number of the record is left in `id`, too: by it a collection of many shards, where it stands
+// more than once, knows to put the number in the whole in its place.
 void SampleBuilder::SetKey(std::int64_t number) {
+  sample_.id = number;
   char digits[24];
   sample_.key.assign(digits, std::to_chars(digits, digits + sizeof(digits), number).ptr);
 }

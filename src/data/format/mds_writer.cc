@@ -5,6 +5,7 @@
 
 #include "ait/base/durable_file.h"
 #include "data/format/mds_internal.h"
+#include "data/json_internal.h"
 
 namespace ait::inline v0 {
 namespace internal {
@@ -33,17 +34,31 @@ void Dump(const nlohmann::json& value, std::string& text) {
   }
 }
 
+// Encodings say what a reader decodes by, so the value must be what its name says.
 std::string EncodingFor(const SampleField& field) {
   switch (field.kind) {
     case FieldKind::kBytes:
-      if (field.name == "jpg" || field.name == "jpeg") return "jpeg";
-      return field.name == "png" ? "png" : "bytes";
+      if ((field.name == "jpg" || field.name == "jpeg") &&
+          BeginsWith(field.value.bytes(), "\xff\xd8\xff")) {
+        return "jpeg";
+      }
+      if (field.name == "png" && BeginsWith(field.value.bytes(), "\x89PNG\r\n\x1a\n")) return "png";
+      return "bytes";
     case FieldKind::kText:
-      return field.name == "json" ? "json" : "str";
+      return field.name == "json" && CheckJsonDepth(field.value.text()).ok() &&
+                     nlohmann::json::accept(field.value.text())
+                 ? "json"
+                 : "str";
     case FieldKind::kArray:
       break;
   }
   return field.shape.empty() ? std::string(ait::Name(field.dtype)) : "ndarray";
+}
+
+// The encoding of the same bytes that promises less.
+std::string Plain(const std::string& encoding) {
+  if (encoding == "jpeg" || encoding == "png") return "bytes";
+  return encoding == "json" ? "str" : encoding;
 }
 
 template <typename T>
@@ -89,7 +104,7 @@ class MdsWriter final : public ShardWriter {
     if (!checked.ok()) {
       return Annotate(checked, StrCat(file_.path(), ": sample \"", sample.key, "\""));
     }
-    if (count_ == 0) {
+    if (count_ == 0 || encodings_ != next_encodings_) {
       names_ = std::move(next_names_);
       encodings_ = std::move(next_encodings_);
       config_ = Config();
@@ -163,7 +178,18 @@ class MdsWriter final : public ShardWriter {
     if (std::adjacent_find(next_names_.begin(), next_names_.end()) != next_names_.end()) {
       return InvalidArgumentError("two fields have the same name");
     }
-    if (count_ > 0 && (names_ != next_names_ || encodings_ != next_encodings_)) {
+    if (count_ > 0 && encodings_.size() == next_encodings_.size()) {
+      for (std::size_t i = 0; i < encodings_.size(); ++i) {
+        if (encodings_[i] != next_encodings_[i]) next_encodings_[i] = Plain(next_encodings_[i]);
+      }
+    }
+    // A picture that is none makes bytes of the whole column.
+    const auto fits = [](const std::string& old, const std::string& next) {
+      return old == next || Plain(old) == next;
+    };
+    if (count_ > 0 && (names_ != next_names_ ||
+                       !std::equal(encodings_.begin(), encodings_.end(), next_encodings_.begin(),
+                                   next_encodings_.end(), fits))) {
       return InvalidArgumentError(
           "its fields are not those of the first sample, by name and kind; all samples of an MDS "
           "shard are alike");

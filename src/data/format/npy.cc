@@ -33,7 +33,9 @@ class NpyWriter final : public ShardWriter {
     if (field == nullptr || field->kind != FieldKind::kArray) {
       return InvalidArgumentError(file_.path(), ": sample ", sample.key, " has ",
                                   sample.fields.size(),
-                                  " fields; a row of an npy file is one array");
+                                  " fields; a row of an npy file is one array: write webdataset, "
+                                  "mds or tfrecord instead, or read the sample in a program that "
+                                  "keeps one array of it");
     }
     if (field->dtype == DType::kBFloat16) {
       return InvalidArgumentError(file_.path(), ": npy has no bfloat16; store float32");

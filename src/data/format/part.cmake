@@ -33,6 +33,7 @@ list(APPEND _sources
   format/safetensors_header.cc
   format/samples.cc
   format/shard.cc
+  format/shard_check.cc
   format/shard_list.cc
   format/sharded_samples.cc
   format/tar_header.cc

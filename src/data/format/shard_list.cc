@@ -68,7 +68,11 @@ class ShardList final : public SampleSource {
         continue;
       }
       ReadRecords(**opened, records, group);
-      for (SampleRead* read : group) read->sample.id = read->id;
+      for (SampleRead* read : group) {
+        // The format has no keys.
+        if (read->status.ok() && read->sample.id >= 0) read->sample.key = StrCat(read->id);
+        read->sample.id = read->id;
+      }
     }
   }
 
@@ -200,6 +204,7 @@ void ReadRecords(const ShardReader& shard, std::span<const std::int64_t> records
       read.status = transfers[j].status;
       if (!read.status.ok()) continue;
       const RecordExtent extent = shard.extent(records[order[i]]);
+      read.sample.id = -1;
       read.status =
           shard.Decode(records[order[i]],
                        join.bytes.Slice(static_cast<std::size_t>(extent.offset_bytes - join.begin),

@@ -333,7 +333,9 @@ void ShardedSamples::ReadShard(std::size_t shard, std::span<const std::size_t> w
       const ByteView record = runs[r].bytes.Slice(
           static_cast<std::size_t>(extent.offset_bytes - object_reads[r].offset_bytes),
           static_cast<std::size_t>(extent.length_bytes));
+      read.sample.id = -1;
       read.status = from.Decode(read.id - begins_[shard], record, read.sample);
+      if (read.sample.id >= 0) read.sample.key = StrCat(read.id);  // the format has no keys
       read.sample.id = read.id;
     }
   }

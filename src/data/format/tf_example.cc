@@ -202,6 +202,7 @@ class Decoder {
     if (feature.name == kKeyFeature && feature.kind == ValueKind::kBytes &&
         feature.bytes.size() == 1) {
       sample_.key = feature.bytes[0];
+      sample_.id = -1;  // the key is no number of a record
       return OkStatus();
     }
     std::string name(feature.name);

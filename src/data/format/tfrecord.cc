@@ -215,6 +215,7 @@ Status DecodeTfrecord(std::int64_t record, const ByteView& bytes, const ShardOpt
     return DataLossError("the checksum of its data is wrong: damaged");
   }
   char digits[24];
+  sample.id = record;  // as SampleBuilder::SetKey
   sample.key.assign(digits, std::to_chars(digits, digits + sizeof(digits), record).ptr);
   if (options.tfrecord_payload == TfrecordPayload::kExample) return DecodeExample(data, sample);
   sample.fields.resize(1);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -372,6 +373,51 @@ class HugeSamples final : public SampleSource {
   static constexpr std::int64_t kBytes = (std::int64_t{1} << 30) + 1;
   const std::string name_ = "huge";
 };
+
+TEST(WriteShardsTest, SamplesWithoutKeysAreNumberedThroughAllShards) {
+  const TempDir dir;
+  for (const char* kind : {"csv", "jsonl"}) {
+    const std::string in = dir / kind;
+    std::filesystem::create_directory(in);
+    const std::string line =
+        kind == std::string("csv") ? "id,text\n1,x\n2,y\n" : "{\"id\":1}\n{\"id\":2}\n";
+    WriteBytes(StrCat(in, "/a.", kind), line);
+    WriteBytes(StrCat(in, "/b.", kind), line);
+    ASSERT_OK(WriteShards(*Opened(in), Into(in + ".tars")));
+    EXPECT_EQ(Keys(in + ".tars"), (std::vector<std::string>{"0", "1", "2", "3"}));
+    WriteShardsOptions options = Into(in + ".mds");
+    options.format = "mds";
+    options.shard_samples = 3;
+    ASSERT_OK(WriteShards(*Opened(in), options));
+    EXPECT_EQ(Keys(in + ".mds"), (std::vector<std::string>{"0", "1", "2", "3"}));
+  }
+}
+
+TEST(WriteShardsTest, ArraysBecomeFilesInTars) {
+  const TempDir dir;
+  WriteBytes(dir / "in.jsonl", "{\"label\":7,\"xs\":[1,2,3],\"y\":0.5}\n");
+  ASSERT_OK(WriteShards(*Opened(dir / "in.jsonl"), Into(dir / "out")));
+  std::vector<SampleRead> reads = {{.id = 0}};
+  Opened(dir / "out")->Read(reads);
+  ASSERT_OK(reads[0].status);
+  const Sample& sample = reads[0].sample;
+  ASSERT_EQ(sample.fields.size(), 3u);
+  ASSERT_NE(sample.Find("label"), nullptr);
+  EXPECT_EQ(sample.Find("label")->value.text(), "7");
+  ASSERT_NE(sample.Find("xs.npy"), nullptr);
+  ASSERT_NE(sample.Find("y.npy"), nullptr);
+  // The file is one that is read: a row for each number.
+  WriteBytes(dir / "xs.npy", sample.Find("xs.npy")->value.text());
+  const auto rows = Opened(dir / "xs.npy");
+  ASSERT_EQ(rows->sample_count(), 3);
+  reads = {{.id = 2}};
+  rows->Read(reads);
+  ASSERT_OK(reads[0].status);
+  std::int64_t last = 0;
+  ASSERT_EQ(reads[0].sample.fields[0].value.size_bytes(), sizeof(last));
+  std::memcpy(&last, reads[0].sample.fields[0].value.data(), sizeof(last));
+  EXPECT_EQ(last, 3);
+}
 
 TEST(WriteShardsTest, ASampleThatIsTooLargeIsNamed) {
   const TempDir dir;

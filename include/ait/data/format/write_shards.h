@@ -14,6 +14,10 @@
 //   AIT_ASSIGN_OR_RETURN(WriteReport report,
 //                        WriteShards(*photos, {.directory = "packed", .format = "webdataset"}));
 //
+// Arrays become files in tars, as WebDataset has them: one whole number its digits ("cls": "7"), any
+// other npy with ".npy" after the name of the field. Samples of a format without keys have their
+// number in the source as their key.
+//
 // In the directory lies ".packing.jsonl", which belongs to the shards: what was packed, and one line
 // for each shard with its size, samples and checksum. `ait pack files` and `ait convert` are this
 // function as commands.
