@@ -101,8 +101,8 @@ int Write(const std::string& command, const std::string& url, const ShardOptions
   return kSuccess;
 }
 
-int Run(const std::string& command, const std::string& usage, const std::string& what, int argc,
-        char** argv) {
+int Run(const std::string& command, const std::string& usage, const std::string& what,
+        const std::string& from_default, int argc, char** argv) {
   cxxopts::Options options(StrCat("ait ", command), what);
   options.custom_help(usage);
   options.add_options()  //
@@ -111,7 +111,11 @@ int Run(const std::string& command, const std::string& usage, const std::string&
       ("format", StrCat("format of the shards: ", WrittenFormats()),
        cxxopts::value<std::string>()->default_value("webdataset"), "NAME")  //
       ("from", "format of the source, where it cannot be told from its bytes",
-       cxxopts::value<std::string>()->default_value(""), "NAME")                          //
+       cxxopts::value<std::string>()->default_value(from_default), "NAME")             //
+      ("last-dot", "of tars: a name is key and field at its last dot, not the first")  //
+      ("no-header", "of CSV: the first line is a sample, not the names")               //
+      ("max-record", "largest record that is believed",
+       cxxopts::value<std::string>()->default_value("1G"), "SIZE")                        //
       ("examples", "records of TFRecord are tf.train.Example: a field for each feature")  //
       ("shard-size", "most bytes of a shard: 64K to 2G",
        cxxopts::value<std::string>()->default_value("1G"), "SIZE")                      //
@@ -162,10 +166,15 @@ int Run(const std::string& command, const std::string& usage, const std::string&
           number("max-bad", std::int64_t{1} << 40, write.max_bad_samples)}) {
       if (!status.ok()) return FailUsage(command, Message(status));
     }
-    const ShardOptions from = {.format = parsed["from"].as<std::string>(),
-                               .tfrecord_payload = parsed.count("examples") != 0
-                                                       ? TfrecordPayload::kExample
-                                                       : TfrecordPayload::kBytes};
+    const auto record = ParseByteSize("--max-record", parsed["max-record"].as<std::string>());
+    if (!record.ok()) return FailUsage(command, Message(record.status()));
+    const ShardOptions from = {
+        .format = parsed["from"].as<std::string>(),
+        .max_record_bytes = *record,
+        .key_rule = parsed.count("last-dot") != 0 ? KeyRule::kLastDot : KeyRule::kFirstDot,
+        .tfrecord_payload =
+            parsed.count("examples") != 0 ? TfrecordPayload::kExample : TfrecordPayload::kBytes,
+        .csv_header = parsed.count("no-header") == 0};
     return Write(command, words.front(), from, std::move(write));
   } catch (const cxxopts::exceptions::exception& error) {
     return FailUsage(command, error);
@@ -176,13 +185,13 @@ int Run(const std::string& command, const std::string& usage, const std::string&
 
 int RunConvert(int argc, char** argv) {
   return Run("convert", "SOURCE --out DIR [OPTION...]",
-             "Writes samples of any known format as shards of another.\n", argc, argv);
+             "Writes samples of any known format as shards of another.\n", "", argc, argv);
 }
 
 int RunPackFiles(int argc, char** argv) {
   return Run("pack", "files FOLDER --out DIR [OPTION...]",
-             "Packs a folder of files into shards, which are read many times as fast.\n", argc - 1,
-             argv + 1);
+             "Packs a folder of files into shards, which are read many times as fast.\n", "folder",
+             argc - 1, argv + 1);
 }
 
 }  // namespace ait::cli
