@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ait/data/format/formats.h"
+#include "ait/data/format/index.h"
 #include "ait/data/storage/open_storage.h"
 #include "cli/program.h"
 
@@ -32,6 +33,7 @@ Examples:
   ait inspect train/ --json report.json
 )";
 
+constexpr std::int64_t kMostIndexBytes = std::int64_t{1} << 32;
 constexpr std::int64_t kMostFindings = 20;  // that are printed of one file; all are counted
 
 std::string KindText(const SampleField& field) {
@@ -92,17 +94,123 @@ class Inspection {
 
   Json Run(const std::string& url) {
     Json report = {{"path", url}};
+    std::vector<ObjectInfo> files;  // that may hold samples
+    const bool is_file = storage_->Stat(url).ok();
+    if (is_file && LookAtSidecar(url, report)) return report;
+    if (!is_file) ListFiles(url, files, report);
     const auto source = OpenSamples(storage_, url, {.shard = options_.shard});
-    if (!source.ok()) {
-      report["findings"] = 1;
-      report["damage"].push_back(Message(source.status()));
+    if (source.ok()) {
+      Look(**source, report);
       return report;
     }
-    Look(**source, report);
+    Json whole = {
+        {"findings", 0}, {"samples", 0}, {"blocks", 0}, {"read", 0}, {"payload_bytes", 0}};
+    if (files.size() > 1) {
+      for (const ObjectInfo& file : files) Add(file.url, whole);
+    }
+    if (whole["findings"] == 0) {  // each is good by itself, or there is but one
+      whole = {{"findings", 1}, {"damage", {Message(source.status())}}};
+    }
+    report.update(whole);
     return report;
   }
 
  private:
+  static bool IsSidecar(std::string_view url) {
+    return url.ends_with(".aitidx") || url.ends_with("/index.json") || url.ends_with(".idx") ||
+           url.ends_with(".index");
+  }
+
+  // What lies in a directory: bytes, files and formats.
+  void ListFiles(const std::string& url, std::vector<ObjectInfo>& files, Json& report) const {
+    std::int64_t bytes = 0;
+    const Status listed = storage_->List(url, [&](const ObjectInfo& object) {
+      const std::string_view name = std::string_view(object.url).substr(object.url.rfind('/') + 1);
+      if (name.empty() || name.front() == '.' || name.ends_with(".partial")) return OkStatus();
+      bytes += object.size_bytes;
+      if (!IsSidecar(object.url)) files.push_back(object);
+      return OkStatus();
+    });
+    if (!listed.ok() || files.empty()) return;
+    report["files"] = files.size();
+    report["bytes"] = bytes;
+    std::string formats;
+    for (std::size_t i = 0; i < std::min<std::size_t>(files.size(), 8); ++i) {
+      const auto object = storage_->Open(files[i].url);
+      if (!object.ok()) continue;
+      const auto format = FormatOf(**object);
+      if (!format.ok() || format->empty() || formats.find(*format) != std::string::npos) continue;
+      formats += StrCat(formats.empty() ? "" : ", ", *format);
+    }
+    report["format"] = formats.empty() ? "single files" : formats;
+  }
+
+  // Indexes hold no samples; false if this file is none.
+  bool LookAtSidecar(const std::string& url, Json& report) const {
+    const auto object = storage_->Open(url);
+    if (!object.ok() || !options_.shard.format.empty()) return false;
+    report["bytes"] = (*object)->info().size_bytes;
+    report["findings"] = 0;
+    if (url.ends_with(".aitidx")) {
+      report["format"] = "index of a shard";
+      const StatusOr<ByteView> bytes = ReadWhole(**object, kMostIndexBytes);
+      StatusOr<ShardIndex> index =
+          bytes.ok() ? ParseIndex(bytes->bytes(), url) : StatusOr<ShardIndex>(bytes.status());
+      if (!index.ok()) {
+        report["findings"] = 1;
+        report["damage"].push_back(Message(index.status()));
+        return true;
+      }
+      report["note"] = StrCat(index->extents.size(), " records of a ", index->format, " shard of ",
+                              index->shard_bytes, " bytes",
+                              index->checksums.empty() ? ", no checksums" : ", with checksums");
+      return true;
+    }
+    if (url == "index.json" || url.ends_with("/index.json")) {
+      report["format"] = "index of a data set (MDS or LitData)";
+      report["note"] = "it has no samples itself: inspect its directory";
+      return true;
+    }
+    char magic[7] = {};
+    if ((*object)->info().size_bytes >= 9 && url.ends_with(".idx") &&
+        (*object)->ReadAt(0, std::as_writable_bytes(std::span(magic))).ok() &&
+        std::string_view(magic, 7) == "MMIDIDX") {
+      report["format"] = "index of Megatron tokens";
+      report["note"] = "it has no samples itself: inspect its directory";
+      return true;
+    }
+    report.erase("findings");
+    return false;
+  }
+
+  // One file of a directory that cannot be opened as a whole.
+  void Add(const std::string& url, Json& whole) const {
+    Json one = {{"path", url}};
+    if (const auto source = OpenSamples(storage_, url, {.shard = options_.shard}); source.ok()) {
+      Look(**source, one);
+    } else {
+      one["findings"] = 1;
+      one["damage"].push_back(Message(source.status()));
+    }
+    for (const char* name : {"findings", "samples", "blocks", "read", "payload_bytes"}) {
+      if (one.contains(name)) {
+        whole[name] = whole[name].get<std::int64_t>() + one[name].get<std::int64_t>();
+      }
+    }
+    if (one.contains("fields")) {
+      if (!whole.contains("fields")) whole["fields"] = Json::object();
+      for (const auto& [name, samples] : one["fields"].items()) {
+        whole["fields"][name] =
+            whole["fields"].value(name, std::int64_t{0}) + samples.get<std::int64_t>();
+      }
+    }
+    if (one.contains("first") && !whole.contains("first")) whole["first"] = one["first"];
+    if (!one.contains("damage")) return;
+    for (const Json& finding : one["damage"]) {
+      if (std::ssize(whole["damage"]) < kMostFindings) whole["damage"].push_back(finding);
+    }
+  }
+
   void Look(const SampleSource& source, Json& report) const {
     const std::int64_t count = source.sample_count();
     report["samples"] = count;
@@ -145,13 +253,36 @@ class Inspection {
   const InspectOptions options_;
 };
 
+// Names come from files of anybody: control characters are not for the terminal.
+std::string Shown(std::string_view text) {
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    const bool is_c1 = byte == 0xc2 && next >= 0x80 && next < 0xa0;  // in UTF-8
+    if (byte >= 0x20 && byte != 0x7f && !is_c1) {
+      shown += text[i];
+      continue;
+    }
+    char code[8];
+    std::snprintf(code, sizeof(code), "\\x%02x", static_cast<unsigned>(is_c1 ? next : byte));
+    shown += code;
+    i += is_c1 ? 1 : 0;
+  }
+  return shown;
+}
+
+std::string ShownText(const Json& text) { return Shown(text.get_ref<const std::string&>()); }
+
 void Print(const Json& report) {
-  std::printf("%s\n", report["path"].get<std::string>().c_str());
+  std::printf("%s\n", ShownText(report["path"]).c_str());
   const auto line = [&](const char* name, const std::string& text) {
-    std::printf("  %-10s %s\n", name, text.c_str());
+    std::printf("  %-10s %s\n", name, Shown(text).c_str());
   };
   if (report.contains("format")) line("format", report["format"]);
   if (report.contains("bytes")) line("bytes", StrCat(report["bytes"].get<std::int64_t>()));
+  if (report.contains("files")) line("files", StrCat(report["files"].get<std::int64_t>()));
+  if (report.contains("note")) line("note", report["note"]);
   if (report.contains("samples")) {
     const auto count = report["samples"].get<std::int64_t>();
     const auto read = report["read"].get<std::int64_t>();
@@ -180,12 +311,12 @@ void Print(const Json& report) {
     for (const Json& sample : report["first"]) {
       std::printf("  sample %lld, key '%s'\n",
                   static_cast<long long>(sample["id"].get<std::int64_t>()),
-                  sample["key"].get<std::string>().c_str());
+                  ShownText(sample["key"]).c_str());
       for (const Json& field : sample["fields"]) {
-        std::printf("    %-16s %-18s %10lld bytes  %s\n", field["name"].get<std::string>().c_str(),
-                    field["kind"].get<std::string>().c_str(),
+        std::printf("    %-16s %-18s %10lld bytes  %s\n", ShownText(field["name"]).c_str(),
+                    ShownText(field["kind"]).c_str(),
                     static_cast<long long>(field["bytes"].get<std::int64_t>()),
-                    field["preview"].get<std::string>().c_str());
+                    ShownText(field["preview"]).c_str());
       }
     }
   }
@@ -198,7 +329,7 @@ void Print(const Json& report) {
        StrCat(Counted(findings, "finding"),
               findings > kMostFindings ? StrCat(", the first ", kMostFindings, ":") : ":"));
   for (const Json& finding : report["damage"]) {
-    std::printf("    %s\n", finding.get<std::string>().c_str());
+    std::printf("    %s\n", ShownText(finding).c_str());
   }
 }
 

@@ -105,6 +105,54 @@ TEST_F(AitShards, AFileOfTheUserIsNeverReplacedUnasked) {
   EXPECT_EQ(Read(out + "/00000.tar"), before);
 }
 
+TEST_F(AitShards, AnyFolderOfFilesIsPackedAsFiles) {
+  const std::string folder = directory_ / "texts", out = directory_ / "out";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/a.txt") << "one\ntwo\n";
+  std::ofstream(folder + "/b.json") << "{}";
+  const Exit exit = Ait({"pack", "files", folder, "--out", out});
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  EXPECT_THAT(exit.output, HasSubstr("2 samples"));
+  EXPECT_THAT(Ait({"inspect", out}).output, AllOf(HasSubstr("key 'a'"), HasSubstr("json (in 1")));
+}
+
+TEST_F(AitShards, TheRulesOfTheSourceCanBeSaid) {
+  const std::string csv = directory_ / "a.csv";
+  std::ofstream(csv) << "1,x\n2,y\n";
+  EXPECT_THAT(Ait({"convert", csv, "--no-header", "--out", directory_ / "rows"}).output,
+              HasSubstr("2 samples"));
+  EXPECT_THAT(Ait({"convert", csv, "--out", directory_ / "row"}).output, HasSubstr("1 sample"));
+  EXPECT_EQ(Ait({"convert", csv, "--max-record", "x", "--out", directory_ / "no"}).code, 2);
+}
+
+TEST_F(AitShards, GoodFilesAreInspectedBesideBrokenOnes) {
+  const std::string out = directory_ / "out";
+  ASSERT_EQ(Ait({"pack", "files", Folder(30), "--out", out, "--shard-samples", "10"}).code, 0);
+  for (const char* name : {"/00000.tar", "/00002.tar"}) {
+    std::filesystem::remove(out + name + ".aitidx");
+    std::filesystem::resize_file(out + name, 3000);
+  }
+  Exit exit = Ait({"inspect", out, "--json", directory_ / "report.json"});
+  EXPECT_EQ(exit.code, 1);
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("00000.tar"), HasSubstr("00002.tar"),
+                                 HasSubstr("2 findings"), HasSubstr("webdataset")));
+  const auto report = nlohmann::json::parse(Read(directory_ / "report.json"));
+  EXPECT_EQ(report["samples"], 10);
+  EXPECT_EQ(report["findings"], 2);
+  exit = Ait({"inspect", out + "/00001.tar.aitidx"});
+  EXPECT_EQ(exit.code, 0);
+  EXPECT_THAT(exit.output, AllOf(HasSubstr("index of a shard"), HasSubstr("10 records")));
+}
+
+TEST_F(AitShards, KeysCannotSpeakToTheTerminal) {
+  const std::string folder = directory_ / "evil";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/a\x1b[31m.jpg") << "x";
+  const Exit exit = Ait({"inspect", folder});
+  EXPECT_EQ(exit.output.find('\x1b'), std::string::npos) << exit.output;
+  EXPECT_THAT(exit.output, HasSubstr("key 'a\\x1b[31m'"));
+}
+
 TEST_F(AitShards, ConvertsFromOneFormatToAnotherAndBack) {
   const std::string tars = directory_ / "tars", records = directory_ / "records",
                     back = directory_ / "back";
