@@ -216,6 +216,33 @@ TEST_F(AitShards, AKilledRunGoesOnToTheSameShards) {
   EXPECT_GT(shards, 20);
 }
 
+// A limit on the size of files stands for a full disk: the same error, from any write.
+TEST_F(AitShards, AFullDiskIsAnErrorAndTheNextRunGoesOn) {
+  const std::string folder = Folder(60, 5'000), whole = directory_ / "whole",
+                    out = directory_ / "out";
+  const auto args = [&](const std::string& to) {
+    return std::vector<std::string>{"pack", "files", folder, "--out", to, "--shard-size", "128K"};
+  };
+  ASSERT_EQ(Ait(args(whole)).code, 0);
+  std::vector<std::string> limited = {"-c", "trap '' XFSZ; ulimit -f 100; exec \"$0\" \"$@\"",
+                                      AIT_PROGRAM};
+  for (const std::string& word : args(out)) limited.push_back(word);
+  const Exit full = Process::Spawn({.program = "/bin/sh", .args = limited}).Wait();
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.output, HasSubstr(".tar"));
+  for (const auto& entry : std::filesystem::directory_iterator(out)) {
+    EXPECT_NE(entry.path().extension(), ".tar") << "a part of a shard has its name";
+  }
+  const Exit exit = Ait(args(out));
+  ASSERT_EQ(exit.code, 0) << exit.output;
+  for (const auto& entry : std::filesystem::directory_iterator(whole)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() != '.') {
+      EXPECT_EQ(Read(out + "/" + name), Read(entry.path().string())) << name;
+    }
+  }
+}
+
 TEST_F(AitShards, TenThingsThatCannotBe) {
   const std::string folder = Folder(2), out = directory_ / "out";
   ExpectWrongUsage({"pack", "files", "--out", out}, "nothing to read is named");
