@@ -32,8 +32,10 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void Interrupt(int) { interrupted = true; }
 
 constexpr int kBatchesAhead = 32;
-ait::Bytes BatchBytes(const GptConfig& config) {  // of one rank, with its sample ids
-  return ait::Bytes(config.batch * (config.context + 2) * std::int64_t{sizeof(std::int64_t)});
+// Of so many batches of one rank, with their sample ids.
+ait::Bytes BatchBytes(const GptConfig& config, std::int64_t batches) {
+  return ait::Bytes(batches * config.batch * (config.context + 2) *
+                    std::int64_t{sizeof(std::int64_t)});
 }
 
 /// The number of rank 0, on all ranks.
@@ -57,7 +59,7 @@ ait::Status Train(const Options& options) {
                                              .shard = world->shard(),
                                              .seed = options.seed,
                                              .epochs = ait::kUnlimitedEpochs,
-                                             .prefetch = BatchBytes(config) * kBatchesAhead}));
+                                             .prefetch = BatchBytes(config, kBatchesAhead)}));
   AIT_RETURN_IF_ERROR(data.AgreeOver(all));
   AIT_RETURN_IF_ERROR(data.CheckVocabulary(config.vocabulary));
 
