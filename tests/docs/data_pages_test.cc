@@ -186,7 +186,7 @@ LoaderOptions Tolerant() {
   LoaderOptions options = {.bad_samples = {
       .max_bad_samples = 100,                 // in all
       .max_bad_per_shard = 10,                // a shard with more than that is broken
-      .max_bad_in_a_row = 20,                 // so is everything, if they come one after the other
+      .max_bad_in_a_row = 20,                 // so is everything, if rows are bad one after the other
       .action = BadSampleAction::kReplace,
       .log_path = "run/bad.jsonl",
   }};

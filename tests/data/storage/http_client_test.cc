@@ -102,7 +102,8 @@ TEST_F(HttpClientTest, ThreadsShareTheConnectionsThatAreKept) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LE(SocketsTo(server_.port()), 24);
+  // About one for each connection and thread; 144 if every thread kept its own.
+  EXPECT_LE(SocketsTo(server_.port()), 48);
 }
 
 TEST_F(HttpClientTest, AForkedChildMakesItsOwnConnections) {
