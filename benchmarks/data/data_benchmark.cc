@@ -325,7 +325,8 @@ class DataBenchmark {
   void Files() {
     const SampleFiles folder = MakeFolder(StrCat(directory_, "/files"), 100'000);
     const std::string packed_directory = StrCat(directory_, "/packed");
-    const auto samples = ThrowOnError(OpenSamples(storage_, folder.directory));
+    const auto samples =
+        ThrowOnError(OpenSamples(storage_, folder.directory, {.shard = {.format = "folder"}}));
     const WriteReport packed = ThrowOnError(
         WriteShards(*samples, {.directory = packed_directory, .shard_bytes = 64 << 20}));
     std::vector<std::string> shards;
