@@ -24,7 +24,7 @@ using ::ait::testing::StatusIs;
 using ::ait::testing::TarBytes;
 using ::ait::testing::TarEntry;
 
-// ShardReader s has 3 + s % 4 samples, each with its number.
+// Shard s has 3 + s % 4 samples, each with its number.
 std::string ShardName(int s) { return StrCat("train/", s / 100, s / 10 % 10, s % 10, ".tar"); }
 
 int PutShards(MapStorage& storage, int shards, bool with_index) {
