@@ -6,6 +6,7 @@
 
 #include "data/cache/cache_test_support.h"
 #include "data/cache/shelf_internal.h"
+#include "data/cache/tiered_cache_fixture.h"
 #include "support/process.h"
 #include "support/status_matchers.h"
 #include "topology/fixture.h"
@@ -15,48 +16,17 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::ait::testing::FakeStorage;
+using ::ait::testing::kEntry;
+using ::ait::testing::kEntryFile;
+using ::ait::testing::kPart;
 using ::ait::testing::RandomText;
 using ::ait::testing::ReadText;
 using ::ait::testing::SharedMemoryDir;
 using ::ait::testing::StatusIs;
 using ::ait::testing::TempDir;
+using ::ait::testing::TieredCacheFixture;
 
-constexpr std::int64_t kPart = 4096;
-constexpr std::int64_t kEntry = 4 * kPart;
-constexpr std::int64_t kEntryFile = kEntry + 4096;  // with its head
-
-class TieredCacheLimitsTest : public ::testing::Test {
- protected:
-  TieredCacheOptions Options() const {
-    return {.disk_bytes = 100 * kEntryFile,
-            .disk_directory = cache_directory_,
-            .part_bytes = kPart,
-            .entry_bytes = kEntry,
-            .lease = 0ms,
-            .use_interval = 0ms,
-            .retry_after = 0ms};
-  }
-  std::shared_ptr<TieredCache> Make(const TieredCacheOptions& options) {
-    auto cache = TieredCache::Create(remote_, options);
-    EXPECT_OK(cache);
-    return cache.ok() ? *cache : nullptr;
-  }
-  std::shared_ptr<TieredCache> Make() { return Make(Options()); }
-  // The bytes of an object that was put.
-  std::string Put(const std::string& url, std::size_t size, const std::string& version = "1") {
-    const std::string text = RandomText(size, ++seed_);
-    remote_->Put(url, text, version);
-    return text;
-  }
-
-  const std::shared_ptr<FakeStorage> remote_ = std::make_shared<FakeStorage>();
-  const TempDir directory_;
-  const SharedMemoryDir memory_;
-  // Mostly where nothing waits for a disk; a tmpfs also counts blocks exactly.
-  const std::string cache_directory_ =
-      (memory_.path().empty() ? directory_.path() : memory_.path()) + "/cache";
-  unsigned seed_ = 0;
-};
+class TieredCacheLimitsTest : public TieredCacheFixture {};
 
 TEST_F(TieredCacheLimitsTest, WarmingDoesNotEvictWhatItWarmed) {
   Put("x", kPart);

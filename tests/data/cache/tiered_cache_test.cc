@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "data/cache/cache_test_support.h"
+#include "data/cache/tiered_cache_fixture.h"
 #include "support/process.h"
 #include "support/status_matchers.h"
 
@@ -17,50 +18,19 @@ using namespace std::chrono_literals;
 using ::ait::testing::AllocatedBytes;
 using ::ait::testing::EntryFiles;
 using ::ait::testing::FakeStorage;
+using ::ait::testing::kEntry;
+using ::ait::testing::kEntryFile;
+using ::ait::testing::kPart;
 using ::ait::testing::RandomText;
 using ::ait::testing::ReadText;
 using ::ait::testing::SharedMemoryDir;
 using ::ait::testing::StatusIs;
 using ::ait::testing::TempDir;
+using ::ait::testing::TieredCacheFixture;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::int64_t kPart = 4096;
-constexpr std::int64_t kEntry = 4 * kPart;
-constexpr std::int64_t kEntryFile = kEntry + 4096;  // with its head
-
-class TieredCacheTest : public ::testing::Test {
- protected:
-  TieredCacheOptions Options() const {
-    return {.disk_bytes = 100 * kEntryFile,
-            .disk_directory = cache_directory_,
-            .part_bytes = kPart,
-            .entry_bytes = kEntry,
-            .lease = 0ms,
-            .use_interval = 0ms,
-            .retry_after = 0ms};
-  }
-  std::shared_ptr<TieredCache> Make(const TieredCacheOptions& options) {
-    auto cache = TieredCache::Create(remote_, options);
-    EXPECT_OK(cache);
-    return cache.ok() ? *cache : nullptr;
-  }
-  std::shared_ptr<TieredCache> Make() { return Make(Options()); }
-  // The bytes of an object that was put.
-  std::string Put(const std::string& url, std::size_t size, const std::string& version = "1") {
-    const std::string text = RandomText(size, ++seed_);
-    remote_->Put(url, text, version);
-    return text;
-  }
-
-  const std::shared_ptr<FakeStorage> remote_ = std::make_shared<FakeStorage>();
-  const TempDir directory_;
-  const SharedMemoryDir memory_;
-  // Mostly where nothing waits for a disk; a tmpfs also counts blocks exactly.
-  const std::string cache_directory_ =
-      (memory_.path().empty() ? directory_.path() : memory_.path()) + "/cache";
-  unsigned seed_ = 0;
-};
+class TieredCacheTest : public TieredCacheFixture {};
 
 TEST_F(TieredCacheTest, WhatWasReadOnceIsReadFromTheDisk) {
   const std::string text = Put("a", 3 * kEntry + 1234);
@@ -482,8 +452,9 @@ TEST_F(TieredCacheTest, RandomReadsAreThoseOfTheStorageAndBudgetsHold) {
     EXPECT_EQ(wrong, 0) << seed;
     // ext4 takes a block more for a file in many pieces.
     const std::int64_t slack = is_disk ? options.disk_bytes / kEntryFile * 2 * 4096 : 0;
-    EXPECT_LE(std::max(most, AllocatedBytes(options.disk_directory)), options.disk_bytes + slack)
-        << seed;
+    EXPECT_LE(AllocatedBytes(options.disk_directory), options.disk_bytes + slack) << seed;
+    // A look at a directory that changes may count a file that goes and the one that comes for it.
+    EXPECT_LE(most, options.disk_bytes + slack + kEntryFile) << seed;
     if (!options.memory_directory.empty()) {
       EXPECT_LE(AllocatedBytes(options.memory_directory), options.memory_bytes) << seed;
     }
