@@ -98,8 +98,8 @@ class TokenDataset::Impl {
       slot.batch.tokens.reserve(static_cast<std::size_t>(batch_bytes / 8));
       slot.batch.sample_ids.reserve(static_cast<std::size_t>(max_rows));
     }
-    reads_.reserve(
-        static_cast<std::size_t>(max_rows));  // nothing is allocated while batches are filled
+    // Nothing is allocated while batches are filled.
+    reads_.reserve(static_cast<std::size_t>(max_rows));
     pipeline_.emplace(
         std::move(slots), [this](internal::BatchSlot& slot) { Fill(slot); }, options_.loader_cpus);
     return OkStatus();

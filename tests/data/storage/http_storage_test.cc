@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/storage/http_test_support.h"
 #include "data/storage/remote_object_internal.h"
 #include "data/storage/uri_internal.h"
 #include "support/http_fault_server.h"
@@ -17,8 +18,12 @@
 namespace ait {
 namespace {
 
+using ::ait::testing::Counting;
+using ::ait::testing::Fast;
 using ::ait::testing::HttpFault;
 using ::ait::testing::HttpFaultServer;
+using ::ait::testing::HttpFixture;
+using ::ait::testing::kPart;
 using ::ait::testing::StatusIs;
 using std::chrono::milliseconds;
 using ::testing::AllOf;
@@ -26,59 +31,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Kind = HttpFault::Kind;
 
-constexpr std::size_t kPart = 64 * 1024;
-
-std::string Counting(std::size_t size) {
-  std::string text(size, '\0');
-  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 7 + i / 251 + i / 70001);
-  return text;
-}
-
-// Short times, so that faults do not cost a test its patience.
-HttpOptions Fast() {
-  return {.part_bytes = static_cast<std::int64_t>(kPart),
-          .connections = 4,
-          .connect_timeout = milliseconds(2'000),
-          .stall_timeout = milliseconds(5'000),
-          .retry = {.max_tries = 4,
-                    .first_wait = milliseconds(1),
-                    .max_wait = milliseconds(4),
-                    .deadline = milliseconds(20'000)}};
-}
-
-class HttpStorageTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    server_.Put("/a", bytes_);
-    storage_ = *HttpStorage::Create({.http = Fast()});
-  }
-  std::string Url(const std::string& path = "/a") const { return server_.url() + path; }
-  // Where the test waits for stalls.
-  void StallSoon(Kind kind) {
-    if (kind != Kind::kStallBefore && kind != Kind::kStallAt && kind != Kind::kTrickle) return;
-    HttpOptions options = Fast();
-    options.stall_timeout = milliseconds(700);
-    storage_ = *HttpStorage::Create({.http = options});
-  }
-  // Opens the object and forgets the requests that this took.
-  std::shared_ptr<const StoredObject> Open(const std::string& path = "/a") {
-    auto object = storage_->Open(Url(path));
-    EXPECT_OK(object);
-    server_.Forget();
-    return *object;
-  }
-  Status Read(const StoredObject& object, std::size_t offset, std::size_t length) {
-    read_.assign(length, '?');
-    return object.ReadAt(static_cast<std::int64_t>(offset),
-                         std::as_writable_bytes(std::span(read_)));
-  }
-  int ranges() const { return server_.request_count(); }
-
-  const std::string bytes_ = Counting(4 * kPart + 1000);
-  HttpFaultServer server_;
-  std::shared_ptr<HttpStorage> storage_;
-  std::string read_;
-};
+class HttpStorageTest : public HttpFixture {};
 
 TEST_F(HttpStorageTest, ReadsAnyRange) {
   const auto object = Open();
