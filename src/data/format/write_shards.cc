@@ -14,6 +14,7 @@
 
 #include "ait/data/format/formats.h"
 #include "ait/data/storage/local_storage.h"
+#include "data/bad_sample_internal.h"
 #include "data/format/format_entry_internal.h"
 #include "data/format/format_util_internal.h"
 #include "data/format/npy_header_internal.h"
@@ -24,6 +25,7 @@
 namespace ait::inline v0 {
 namespace {
 
+using internal::IsBadSample;
 using internal::PackedShard;
 using internal::PackingLog;
 
@@ -42,10 +44,6 @@ struct IdRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
-
-bool IsBadSample(const Status& status) {
-  return status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kInvalidArgument;
-}
 
 bool IsInteger(DType dtype) { return !IsFloatingPoint(dtype) && dtype != DType::kBool; }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "data/bad_sample_internal.h"
 #include "data/loader/loader_core_internal.h"
 
 namespace ait::inline v0 {
@@ -251,10 +252,8 @@ SamplePlace LoaderCore::PlaceOf(std::int32_t source, std::int64_t id) const {
 }
 
 bool LoaderCore::IsBad(const Status& status) const {
+  if (IsBadSample(status)) return true;
   switch (status.code()) {
-    case StatusCode::kDataLoss:
-    case StatusCode::kInvalidArgument:
-      return true;
     case StatusCode::kCancelled:
     case StatusCode::kResourceExhausted:  // of this machine; no sample is to blame
       return false;
